@@ -1,0 +1,21 @@
+"""Settings of the HTTP face, read once from `HOPNODE_*` environment variables."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class ServiceSettings(BaseSettings):
+    """Where the node listens and what a request may weigh."""
+
+    model_config = SettingsConfigDict(env_prefix="HOPNODE_", env_file=".env", extra="ignore")
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=8700, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    url: str | None = Field(
+        default=None, description="URL of a running node, for the command line. Default: the data folder tells."
+    )
+    api_key: str | None = Field(
+        default=None, description="Key of the command line. Default: the one in the data folder."
+    )
+    max_body_bytes: int = Field(default=1_000_000, ge=1, description="Largest JSON body, uploads excepted.")
+    max_wait_seconds: float = Field(default=60, ge=0, le=600, description="Upper limit of `?wait=` and `Prefer: wait`.")

@@ -1,0 +1,1 @@
+"""Ways to choose the next action: driven by a language model, or without one."""

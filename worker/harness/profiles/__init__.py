@@ -1,0 +1,1 @@
+"""Wire formats between the harness and a model; format only, never rules."""

@@ -1,0 +1,60 @@
+"""Messages between the harness and a chat model, free of any wire format."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import JsonValue
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call that a model asked for. `arguments` is the raw text; it may not be JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """A tool as the model sees it; `parameters` is a JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True)
+class Message:
+    """One turn of a conversation; `tool_call_id` is set on tool results, `reasoning` is sent back to models that think."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    reasoning: str | None = None
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What a chat model answered; token counts are 0 where the endpoint does not report them."""
+
+    message: Message
+    finish_reason: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """One call of a chat model."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    temperature: float = 1.0
+    top_p: float = 0.9
+    max_tokens: int = 4096
+    seed: int | None = None
+    extra: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])

@@ -1,0 +1,104 @@
+"""Settings of the working half, read once from `HOPNODE_*` environment variables; refuses to start in a bad state."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+CommaList = Annotated[list[str], NoDecode]
+
+
+class WorkerSettings(BaseSettings):
+    """All that store, corpus, inference, harness and jobs need to know of their surroundings."""
+
+    model_config = SettingsConfigDict(env_prefix="HOPNODE_", env_file=".env", extra="ignore")
+
+    data_dir: Path = Field(
+        default=Path("~/.hopnode"),
+        description="Folder for the text stores, the embedded vector index, the default database and the first key.",
+    )
+    database_url: str | None = Field(
+        default=None,
+        description="SQLAlchemy URL; `postgresql+psycopg://…` for server mode. Default: SQLite in the data folder.",
+    )
+    redis_url: str | None = Field(
+        default=None, description="Redis for Celery wake-ups (server mode). Unset: threads in one process."
+    )
+    chroma_url: str | None = Field(
+        default=None,
+        description="`http://host:port` of a Chroma server. Unset: in-process (embedded) or a supervised child (server mode).",
+    )
+
+    embedder: Literal["auto", "minilm", "use", "http"] = Field(
+        default="auto",
+        description="Embedder of new collections: `minilm` (English, 384), `use` (multilingual, 512), `http`, or "
+        "`auto`, which looks at the first documents.",
+    )
+    embedder_url: str | None = Field(
+        default=None, description="Base URL of an OpenAI-compatible embeddings API, ends in /v1."
+    )
+    embedder_model: str | None = Field(default=None, description="Model name sent to the embeddings API.")
+    embedder_api_key: SecretStr | None = Field(default=None, description="Bearer key of the embeddings API.")
+
+    chat_url: str | None = Field(
+        default=None, description="Base URL of an OpenAI-compatible chat API (ends in /v1); unset: the offline policy."
+    )
+    chat_model: str | None = Field(default=None, description="Model name sent to the chat API.")
+    chat_api_key: SecretStr | None = Field(default=None, description="Bearer key of the chat API.")
+    chat_timeout_seconds: float = Field(default=120, gt=0, description="Limit of one model call, in seconds.")
+
+    agent_slots: int = Field(default=8, ge=1, le=256, description="Searches that run side by side in one process.")
+    sync_slots: int = Field(default=2, ge=1, le=64, description="Syncs that run side by side in one process.")
+    workspace_job_limit: int = Field(
+        default=4, ge=1, description="Running jobs per workspace; the rest waits its turn."
+    )
+    lease_seconds: float = Field(default=60, gt=0, description="A worker silent for this long loses its job.")
+    poll_seconds: float = Field(default=1, gt=0, description="How often an idle worker thread looks for work.")
+    search_deadline_seconds: float = Field(default=300, gt=0, description="Default wall-clock limit of a search.")
+
+    max_document_bytes: int = Field(default=50_000_000, ge=1, description="Largest raw document accepted.")
+    max_document_characters: int = Field(default=10_000_000, ge=1, description="Longest extracted text accepted.")
+    parse_timeout_seconds: float = Field(default=60, gt=0, description="Wall-clock limit for parsing one document.")
+    parse_memory_bytes: int = Field(
+        default=2_000_000_000, ge=1, description="Address-space limit of the parsing child."
+    )
+
+    egress_allow_hosts: CommaList = Field(
+        default_factory=list,
+        description="Comma-separated `host:port` names on private networks that sources and webhooks may reach.",
+    )
+    egress_allow_cidrs: CommaList = Field(
+        default_factory=list, description="Comma-separated private networks that sources and webhooks may reach."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least level that is logged."
+    )
+    log_format: Literal["console", "json"] = Field(default="console", description="How a log line looks.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_lists(cls, values: dict[str, object]) -> dict[str, object]:
+        for name in ("egress_allow_hosts", "egress_allow_cidrs"):
+            if isinstance(value := values.get(name), str):
+                values[name] = [part.strip() for part in value.split(",") if part.strip()]
+        return values
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.embedder == "http" and not (self.embedder_url and self.embedder_model):
+            raise ValueError("HOPNODE_EMBEDDER=http needs HOPNODE_EMBEDDER_URL and HOPNODE_EMBEDDER_MODEL")
+        if self.chat_url and not self.chat_model:
+            raise ValueError("HOPNODE_CHAT_URL is set: set HOPNODE_CHAT_MODEL to the model's name as well")
+        return self
+
+    @cached_property
+    def root(self) -> Path:
+        """The data folder, absolute."""
+        return self.data_dir.expanduser().resolve()
+
+    @property
+    def sql_url(self) -> str:
+        """SQLAlchemy URL of the node's database."""
+        return self.database_url or f"sqlite:///{self.root / 'hopnode.db'}"
