@@ -1,0 +1,49 @@
+# Hopnode: every target sets up what it needs. `make` alone lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV ?= .venv
+PY := $(VENV)/bin/python
+RUNTIME := $(VENV)/.runtime-ready
+DEV := $(VENV)/.dev-ready
+
+.PHONY: help demo serve test check fix openapi lock clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: $(RUNTIME) ## Set up, then show one-shot and agent side by side on real multi-hop questions
+	@$(VENV)/bin/hopnode demo
+
+serve: $(RUNTIME) ## Set up, then run the embedded node (API, workers, maintenance in one process)
+	@$(VENV)/bin/hopnode serve
+
+test: $(DEV) ## Set up, then format, lint, types, import law and all tests, with real services
+	@deploy/setup.sh services
+	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/pyright && $(VENV)/bin/lint-imports --no-cache
+	@$(PY) -m pytest -q --durations=15
+
+check: $(DEV) ## The fast round: format, lint, types, import law and fast tests; never writes
+	@deploy/setup.sh services
+	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/pyright && $(VENV)/bin/lint-imports --no-cache
+	@$(PY) -m pytest -q -m "not slow"
+
+fix: $(DEV) ## Format and mend what the linter can mend
+	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
+
+openapi: $(DEV) ## Write docs/openapi.json from the code
+	@$(PY) -m node_service.openapi docs/openapi.json
+
+lock: $(DEV) ## Resolve the dependencies of pyproject.toml again and write both lock files
+	@$(VENV)/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements.lock
+	@$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+clean: ## Remove the virtual environment, caches and build results (never your data folder)
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(RUNTIME): requirements.lock pyproject.toml deploy/setup.sh
+	@deploy/setup.sh runtime $(VENV)
+	@touch $@
+
+$(DEV): requirements-dev.lock pyproject.toml deploy/setup.sh
+	@deploy/setup.sh dev $(VENV)
+	@touch $@ $(RUNTIME)

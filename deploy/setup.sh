@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Prepares a Debian or Ubuntu machine. `setup.sh runtime|dev VENV` makes the virtual environment from the lock file;
+# `setup.sh services` finds redis-server and the PostgreSQL server that the tests start, and installs what is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
+
+apt_install() {
+    local as_root=()
+    if ! command -v apt-get >/dev/null; then
+        say "missing: $*. This machine has no apt-get: install these (or their like) by hand, then run the command again."
+        exit 1
+    fi
+    if [ "$(id -u)" != 0 ]; then
+        if ! sudo -n true 2>/dev/null && [ ! -t 0 ]; then
+            say "missing: $*. Neither root nor password-less sudo here. Run: sudo apt-get install $*"
+            exit 1
+        fi
+        as_root=(sudo)
+    fi
+    say "installing $* with apt"
+    # Debian starts services on install; the tests start their own, so starting is refused for this one run.
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+find_python() {
+    local name
+    for name in "${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do
+        [ -n "$name" ] && command -v "$name" >/dev/null || continue
+        "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$name"; return; }
+    done
+    return 1
+}
+
+make_venv() {
+    local venv=$1 lock=$2 python
+    python=$(find_python) || { apt_install python3 python3-venv; python=$(find_python); } || {
+        say "Python 3.11 or newer is needed; set PYTHON=/path/to/python and run the command again."
+        exit 1
+    }
+    if [ ! -x "$venv/bin/python" ]; then
+        "$python" -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
+        say "making $venv with $("$python" --version)"
+        "$python" -m venv "$venv"
+    fi
+    say "installing the pinned packages of $lock (the first time takes a minute or two)"
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r "$lock"
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps -e .
+}
+
+postgres_server() {
+    command -v initdb >/dev/null && return 0
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
+}
+
+services() {
+    local wanted=()
+    command -v redis-server >/dev/null || wanted+=(redis-server)
+    postgres_server || wanted+=(postgresql)
+    command -v git >/dev/null || wanted+=(git)
+    if [ "${#wanted[@]}" -gt 0 ]; then apt_install "${wanted[@]}"; fi
+}
+
+case "${1:-}" in
+    runtime) make_venv "$2" requirements.lock ;;
+    dev) make_venv "$2" requirements-dev.lock ;;
+    services) services ;;
+    *) say "usage: setup.sh runtime|dev VENV  or  setup.sh services"; exit 2 ;;
+esac
