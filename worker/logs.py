@@ -29,5 +29,5 @@ def configure(level: Literal["debug", "info", "warning", "error"], style: Litera
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """A logger whose lines carry `logger=name`."""
-    return cast(structlog.stdlib.BoundLogger, structlog.get_logger(logger=name))
+    """A logger whose lines carry `logger_name=name` (`logger` is a parameter of structlog itself)."""
+    return cast(structlog.stdlib.BoundLogger, structlog.get_logger(logger_name=name))
