@@ -48,7 +48,7 @@ collections = sa.Table(
     sa.Column("id", _Id, primary_key=True),
     _workspace(),
     sa.Column("name", sa.String(64), nullable=False),
-    sa.Column("description", sa.Text, nullable=False, server_default=""),
+    sa.Column("description", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.Column("embedder", sa.String(200)),
     sa.Column("dimension", sa.Integer),
     sa.Column("dense_weight", sa.Double),
@@ -95,7 +95,7 @@ syncs = sa.Table(
     sa.Column("id", _Id, primary_key=True),
     _workspace(),
     sa.Column("source_id", _Id, sa.ForeignKey("sources.id", ondelete="CASCADE"), nullable=False, index=True),
-    sa.Column("job_id", _Id, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("job_id", _Id, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("counts", sa.JSON, nullable=False),
     sa.Column("resume", sa.JSON),
     sa.Column("note", sa.String(64)),
@@ -164,7 +164,7 @@ idempotency_keys = sa.Table(
     sa.Column("workspace_id", _Id, sa.ForeignKey("workspaces.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("key", sa.String(255), primary_key=True),
     sa.Column("body_sha256", sa.String(64), nullable=False),
-    sa.Column("job_id", _Id, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("job_id", _Id, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("created_at", sa.Double, nullable=False, index=True),
 )
 
