@@ -102,3 +102,8 @@ class WorkerSettings(BaseSettings):
     def sql_url(self) -> str:
         """SQLAlchemy URL of the node's database."""
         return self.database_url or f"sqlite:///{self.root / 'hopnode.db'}"
+
+    @property
+    def key_file(self) -> Path:
+        """Where the first key of workspace `default` lies (mode 0600); the command line on this machine reads it."""
+        return self.root / "api_key"

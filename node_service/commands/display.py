@@ -1,0 +1,84 @@
+"""How results look on a terminal and in a pipe: consoles, JSON, tables and cited passages. Asks nobody for anything."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+PIPE_WIDTH = 100
+EXCERPT_CHARACTERS = 320
+
+
+def output() -> Console:
+    """The console for results (stdout); 100 columns wide where there is no terminal and COLUMNS is not set."""
+    return _console(stderr=False)
+
+
+def notices() -> Console:
+    """The console for progress and remarks (stderr)."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    width = shutil.get_terminal_size((PIPE_WIDTH, 40)).columns
+    return Console(stderr=stderr, width=width, highlight=False, emoji=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on stdout, for scripts."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A plain table; columns whose name ends in `#` hold numbers and lose that sign."""
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        grid.add_column(name.rstrip("#"), justify="right" if name.endswith("#") else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    return grid
+
+
+def citation(passage: dict[str, Any]) -> str:
+    """`title [start:end]`, with the page where there is one; offsets count characters of the document's text."""
+    page = f" p. {passage['page']}" if passage.get("page") is not None else ""
+    return f"{passage['title'] or passage['document_id']} [{passage['start']}:{passage['end']}]{page}"
+
+
+def passage(console: Console, found: dict[str, Any]) -> None:
+    """One passage: rank, citation and score, where it comes from, an excerpt, and why it is here."""
+    head = Text.assemble(
+        (f"{found['rank']:>2}  ", "bold"), (citation(found), "bold cyan"), (f"   score {found['score']:.3f}", "dim")
+    )
+    console.print(head)
+    origin = found.get("url") or found.get("key")
+    if origin:
+        console.print(Padding(Text(origin, "dim"), (0, 0, 0, 4)))
+    console.print(Padding(Text(excerpt(found["text"])), (0, 0, 0, 4)))
+    if why := found.get("justification"):
+        console.print(Padding(Text(f"why: {why}", "italic"), (0, 0, 0, 4)))
+    console.print()
+
+
+def excerpt(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
+    """The beginning of `text` on one line, cut at a word."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[:limit].rsplit(" ", 1)[0] + " …"
+
+
+def gauge(used: int, budget: int, width: int = 20) -> Text:
+    """A bar for tokens: `used / budget`, full at the budget."""
+    filled = min(width, round(width * used / budget)) if budget else 0
+    colour = "green" if filled < width // 2 else "yellow" if filled < width * 3 // 4 else "red"
+    return Text.assemble(("█" * filled, colour), ("░" * (width - filled), "dim"), f" {used:,} / {budget:,} tokens")
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds // 60)} min {int(seconds % 60)} s"

@@ -1,0 +1,127 @@
+"""Which files `hopnode add` takes from the paths it was given, and under which key. Reads heads of files, sends nothing."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from node_service.commands.exits import CommandError, ExitCode
+
+JUNK_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
+JUNK_FILES = ("*.pyc", "*.lock", "*.min.js", "*.min.css", "*.map", "Thumbs.db", "*~")
+BINARY_DOCUMENTS = frozenset({".pdf", ".docx", ".xlsx", ".pptx"})
+HEAD_BYTES = 8192
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_TEXT_CONTROLS = frozenset(b"\t\n\r\f\x1b")
+_MEDIA_TYPES = {
+    ".csv": "text/csv",
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ".htm": "text/html",
+    ".html": "text/html",
+    ".ipynb": "application/x-ipynb+json",
+    ".json": "application/json",
+    ".md": "text/markdown",
+    ".markdown": "text/markdown",
+    ".pdf": "application/pdf",
+    ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    ".txt": "text/plain",
+    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file to upload; `key` is its name in the collection, with forward slashes."""
+
+    path: Path
+    key: str
+
+    @property
+    def media_type(self) -> str:
+        """The media type by suffix; source code has none that all systems agree on, there the name decides."""
+        return _MEDIA_TYPES.get(self.path.suffix.lower(), "application/octet-stream")
+
+
+@dataclass(frozen=True)
+class SkippedFile:
+    """A file that was left out on purpose: `hidden`, `junk`, `excluded`, `binary`, `empty`, `outside` or `unreadable`."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was found below the given paths, in a stable order."""
+
+    files: tuple[FoundFile, ...]
+    skipped: tuple[SkippedFile, ...]
+
+
+def select(paths: Sequence[Path], *, exclude: Sequence[str] = (), prefix: str = "") -> Selection:
+    """Files below `paths`. A file named by itself is always taken, its key is its name; a folder is filtered, keys are
+    relative to it. Raises CommandError (usage) for a path that does not exist and for two files with the same key.
+    """
+    files, skipped = list[FoundFile](), list[SkippedFile]()
+    for root in paths:
+        if root.is_file():
+            files.append(FoundFile(root, prefix + root.name))
+        elif root.is_dir():
+            for path in _walk(root):
+                if reason := _reason_to_skip(root, path, exclude):
+                    skipped.append(SkippedFile(path, reason))
+                else:
+                    files.append(FoundFile(path, prefix + path.relative_to(root).as_posix()))
+        else:
+            raise CommandError(
+                f"There is no file or folder {root}.", "Check the path and run it again.", ExitCode.USAGE
+            )
+    _refuse_twins(files)
+    return Selection(tuple(files), tuple(skipped))
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    for folder, names, files in os.walk(root):
+        names[:] = sorted(name for name in names if not name.startswith(".") and name not in JUNK_FOLDERS)
+        yield from (Path(folder, name) for name in sorted(files))
+
+
+def _reason_to_skip(root: Path, path: Path, exclude: Sequence[str]) -> str | None:
+    relative = path.relative_to(root).as_posix()
+    if path.name.startswith("."):
+        return "hidden"
+    if any(fnmatch(path.name, pattern) for pattern in JUNK_FILES):
+        return "junk"
+    if any(fnmatch(relative, pattern) or fnmatch(path.name, pattern) for pattern in exclude):
+        return "excluded"
+    if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+        return "outside"
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError:
+        return "unreadable"
+    if not head:
+        return "empty"
+    return "binary" if path.suffix.lower() not in BINARY_DOCUMENTS and looks_binary(head) else None
+
+
+def looks_binary(head: bytes) -> bool:
+    """Whether the first bytes of a file are not text: more than 2 % control bytes, and no UTF-16 mark in front."""
+    if head.startswith(_UTF16_MARKS):
+        return False
+    controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in head)
+    return controls * 50 > len(head)
+
+
+def _refuse_twins(files: Sequence[FoundFile]) -> None:
+    seen = dict[str, Path]()
+    for file in files:
+        if other := seen.get(file.key):
+            raise CommandError(
+                f"{other} and {file.path} would both be stored under the key {file.key!r}.",
+                "Add them in two calls with different --prefix or --collection, or give their common parent folder.",
+                ExitCode.USAGE,
+            )
+        seen[file.key] = file.path
