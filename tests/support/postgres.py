@@ -40,7 +40,7 @@ class PostgresServer:
     def __init__(self) -> None:
         programs = _find_programs()
         self._folder = Path(tempfile.mkdtemp(prefix="hopnode-pg-"))
-        self._port = _free_port()
+        self._port = free_port()
         self._numbers = itertools.count(1)
         self._process: subprocess.Popen[bytes] | None = None
         try:
@@ -143,7 +143,8 @@ def _unprivileged_user() -> pwd.struct_passwd | None:
         return pwd.getpwnam("nobody")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import event, exc
 
 from worker.errors import ConfigurationError, StoreUnavailable
@@ -74,7 +76,13 @@ class Database:
             before = MigrationContext.configure(connection).get_current_revision()
             config = self._alembic()
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            try:
+                command.upgrade(config, "head")
+            except CommandError as error:
+                raise ConfigurationError(
+                    f"The database is at schema {before}, which this version of Hopnode does not know; "
+                    "it was used by a newer one. Install that version, or restore a backup."
+                ) from error
             after = MigrationContext.configure(connection).get_current_revision()
         if before != after:
             _log.info("database_migrated", before=before, after=after)
@@ -83,7 +91,7 @@ class Database:
         """Whether the schema is the newest that this version of Hopnode knows."""
         with self.read() as connection:
             found = MigrationContext.configure(connection).get_current_revision()
-        return found == ScriptDirectory.from_config(self._alembic()).get_current_head()
+        return found == self._head
 
     def ping(self) -> None:
         """Asks the database for one row; raises `StoreUnavailable`."""
@@ -93,6 +101,10 @@ class Database:
     def close(self) -> None:
         """Closes the pooled connections; the object may be used again and then opens new ones."""
         self._engine.dispose()
+
+    @cached_property
+    def _head(self) -> str | None:
+        return ScriptDirectory.from_config(self._alembic()).get_current_head()
 
     def _alembic(self) -> Config:
         config = Config()
