@@ -1,5 +1,6 @@
 """The one door to the node's SQL database: connections, transactions, the clock and the schema; knows no table's meaning."""
 
+import json
 import sqlite3
 import threading
 import time
@@ -17,7 +18,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import event, exc
 
-from worker.errors import ConfigurationError, StoreUnavailable
+from worker.errors import ConfigurationError, InvalidRequest, StoreUnavailable
 from worker.logs import get_logger
 
 WAIT_SECONDS = 15.0
@@ -34,7 +35,8 @@ class Database:
     """SQLite (one file, WAL) or PostgreSQL behind one face; safe to share between threads, not to carry over a fork.
 
     Every transaction is short by contract: nothing slow may happen inside `write()`. Errors of driver and server leave
-    as `StoreUnavailable`; a broken constraint (`sqlalchemy.exc.IntegrityError`) goes to the caller, who knows its meaning.
+    as `StoreUnavailable`, a value that cannot be stored as `InvalidRequest`; a broken constraint
+    (`sqlalchemy.exc.IntegrityError`) goes to the caller, who knows its meaning.
     """
 
     _scripts: ClassVar[str] = "worker.store:migrations"
@@ -143,19 +145,40 @@ class Database:
     def _translated(self) -> Generator[None]:
         try:
             yield
-        except (exc.DBAPIError, exc.TimeoutError) as error:
-            if not _means_unavailable(error):
-                raise
-            reason = str(error.orig if isinstance(error, exc.DBAPIError) else error).strip().splitlines()
-            place = self._url.render_as_string(hide_password=True)
-            raise StoreUnavailable(f"The database {place} cannot be used: {' '.join(reason)}") from error
+        except (exc.StatementError, exc.TimeoutError, UnicodeEncodeError) as error:
+            if _means_unavailable(error):
+                reason = str(error.orig if isinstance(error, exc.StatementError) else error).split()
+                place = self._url.render_as_string(hide_password=True)
+                raise StoreUnavailable(f"The database {place} cannot be used: {' '.join(reason)}") from error
+            if _means_unfit_value(error):
+                raise InvalidRequest(
+                    "A value holds something that the database cannot keep, or is too long."
+                ) from error
+            raise
 
 
-def _means_unavailable(error: exc.DBAPIError | exc.TimeoutError) -> bool:
-    """The server or file failed us, as against: the statement was wrong or a constraint said no."""
-    if isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError) or error.connection_invalidated:
+def _means_unavailable(error: Exception) -> bool:
+    """The server or the file failed us, as against: the statement was wrong or a constraint said no."""
+    if isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError):
+        return True
+    if isinstance(error, exc.DBAPIError) and error.connection_invalidated:
         return True
     return type(error) is exc.DatabaseError  # SQLite: malformed, or not a database at all
+
+
+def _means_unfit_value(error: Exception) -> bool:
+    """A NUL, half a surrogate, a number that is none: no caller can make use of these, whatever the table."""
+    if isinstance(error, exc.DataError | UnicodeEncodeError):
+        return True
+    return isinstance(error, exc.StatementError) and isinstance(error.orig, InvalidRequest)  # of `_to_json`, wrapped
+
+
+def _to_json(value: object) -> str:
+    """Standard JSON only, on both engines: PostgreSQL refuses the NaN that Python would write."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError as error:
+        raise InvalidRequest("A number is not finite, so it cannot be stored as JSON.") from error
 
 
 def _parse(url: str) -> sa.URL:
@@ -184,6 +207,7 @@ def _postgres_engine(url: sa.URL) -> sa.Engine:
             pool_timeout=WAIT_SECONDS,
             pool_pre_ping=True,
             hide_parameters=True,
+            json_serializer=_to_json,
         )
     except ModuleNotFoundError as error:
         raise ConfigurationError("PostgreSQL needs its driver: pip install 'hopnode[postgres]'") from error
@@ -201,6 +225,7 @@ def _sqlite_engine(url: sa.URL) -> sa.Engine:
         max_overflow=56,
         pool_timeout=WAIT_SECONDS,
         hide_parameters=True,
+        json_serializer=_to_json,
     )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

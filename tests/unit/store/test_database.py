@@ -14,7 +14,7 @@ from alembic.migration import MigrationContext
 from support.postgres import free_port
 
 import worker.store.migrations
-from worker.errors import ConfigurationError, StoreUnavailable
+from worker.errors import ConfigurationError, InvalidRequest, StoreUnavailable
 from worker.store.database import Database
 from worker.store.tables import collections, leases, metadata, workspaces
 
@@ -99,6 +99,26 @@ def test_a_broken_constraint_reaches_the_caller_as_it_is(database: Database) -> 
         connection.execute(
             collections.insert().values(id="c", workspace_id="none", name="x", metadata={}, created_at=0)
         )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_json_lacks_is_refused_on_both_engines(database: Database, value: float) -> None:
+    with database.write() as connection:
+        connection.execute(workspaces.insert().values(id="w", name="w", created_at=0))
+    row = {"id": "c", "workspace_id": "w", "name": "c", "metadata": {"score": value}, "created_at": 0}
+    with pytest.raises(InvalidRequest), database.write() as connection:
+        connection.execute(collections.insert().values(row))
+
+
+def test_half_a_surrogate_is_refused_on_both_engines(database: Database) -> None:
+    with pytest.raises(InvalidRequest), database.write() as connection:
+        _insert(connection, "\ud800")
+
+
+def test_a_text_that_postgresql_cannot_keep_is_refused(postgres_database: Database) -> None:
+    for name in ("a\0b", "x" * 65):
+        with pytest.raises(InvalidRequest), postgres_database.write() as connection:
+            _insert(connection, name)
 
 
 def test_the_clock_moves_within_a_transaction_and_agrees_with_this_machine(database: Database) -> None:
