@@ -29,7 +29,9 @@ SCOPES = (
     "sources:read",
     "sources:write",
     "admin",
+    "node:admin",
 )
+"""What keys can be allowed. `admin` manages the keys of the key's own workspace, `node:admin` makes and lists workspaces."""
 
 DEFAULT_WORKSPACE = "default"
 
