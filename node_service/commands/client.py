@@ -4,6 +4,7 @@ Knows addresses, keys and status codes; refuses to know how a node is found or h
 """
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, TypeAlias
@@ -15,6 +16,7 @@ from node_service.commands.exits import DOCTOR, CommandError, ExitCode
 
 JsonObject: TypeAlias = dict[str, Any]
 RECONNECTS = 5
+RECONNECT_SECONDS = 0.5
 TERMINAL = frozenset({"succeeded", "failed", "cancelled"})
 _MENDS = {
     401: "Set HOPNODE_API_KEY to a key of this node, or unset it to use the one in the data folder.",
@@ -67,6 +69,16 @@ class NodeClient:
         """GET, the JSON body of the answer. Raises NodeRefused, or CommandError when nobody answers."""
         return self._json("GET", path, params=params)
 
+    def pages(self, path: str, **params: str | int | float) -> Iterator[JsonObject]:
+        """Every item of a list route, page by page; raises as `get`."""
+        cursor: dict[str, str] = {}
+        while True:
+            page = self.get(path, **params, **cursor)
+            yield from page["items"]
+            if not page.get("next_cursor"):
+                return
+            cursor = {"cursor": page["next_cursor"]}
+
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> JsonObject:
         """POST of a JSON body, the JSON body of the answer; raises as `get`."""
         return self._json("POST", path, json=body)
@@ -86,24 +98,24 @@ class NodeClient:
         return self._json("PUT", path, json=body)
 
     def follow(self, search_id: str) -> Iterator[NodeEvent]:
-        """The events of a search until it ends; goes on after a broken connection where it stopped."""
+        """The steps of a search until it ends; goes on where it stopped when the connection breaks off."""
         last, failures = 0, 0
         while failures < RECONNECTS:
             try:
                 with self._http.stream("GET", f"/v1/searches/{search_id}/events", params={"after": last}) as answer:
                     _raise_for(answer)
                     for event in read_events(answer.iter_lines()):
-                        last, failures = max(last, event.number), 0
-                        yield event
-                broken = False
+                        if event.kind == "end" and not event.number:  # a step of that kind has a number
+                            return
+                        last, failures = event.number, 0
+                        yield NodeEvent(event.number, event.kind, event.data["data"])
             except httpx.TransportError:
-                broken = True
-            if not broken and self.get(f"/v1/searches/{search_id}")["status"] in TERMINAL:
-                return
+                pass  # asked again below, from the last step on
             failures += 1
+            time.sleep(RECONNECT_SECONDS)
         raise CommandError(
-            f"The event stream of search {search_id} broke off {RECONNECTS} times.",
-            f"The search goes on; ask for its result with GET {self.url}/v1/searches/{search_id}.",
+            f"The event stream of search {search_id} broke off {RECONNECTS} times in a row.",
+            f"If the node still runs, the search goes on: GET {self.url}/v1/searches/{search_id} has its result.",
         )
 
     def _json(self, method: str, path: str, **options: Any) -> JsonObject:

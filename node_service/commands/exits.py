@@ -56,13 +56,17 @@ def report(error: Exception, *, debug: bool) -> ExitCode:
     """Writes the two sentences for `error` to stderr (and its traceback with `debug`); returns the exit code."""
     if debug:
         traceback.print_exception(error)
-    if isinstance(error, CommandError):
-        return _say(str(error), error.mend, error.exit_code)
     if isinstance(error, HopnodeError):
         code = ExitCode.REFUSED if isinstance(error, _REFUSALS) else ExitCode.FAILED
-        return _say(str(error), _MENDS.get(type(error), DOCTOR), code)
+        code = error.exit_code if isinstance(error, CommandError) else code
+        return _say(str(error), mend_for(error), code)
     summary = f"Something unexpected went wrong: {type(error).__name__}: {error}"
     return _say(summary, "Run the command again with `hopnode --debug …` to see where.", ExitCode.FAILED)
+
+
+def mend_for(error: HopnodeError) -> str:
+    """The sentence that says how to put `error` right."""
+    return error.mend if isinstance(error, CommandError) else _MENDS.get(type(error), DOCTOR)
 
 
 def _say(message: str, mend: str, code: ExitCode) -> ExitCode:

@@ -19,8 +19,6 @@ _MEDIA_TYPES = {
     ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     ".htm": "text/html",
     ".html": "text/html",
-    ".ipynb": "application/x-ipynb+json",
-    ".json": "application/json",
     ".md": "text/markdown",
     ".markdown": "text/markdown",
     ".pdf": "application/pdf",
@@ -39,7 +37,9 @@ class FoundFile:
 
     @property
     def media_type(self) -> str:
-        """The media type by suffix; source code has none that all systems agree on, there the name decides."""
+        """The media type by suffix. Everything else goes as plain bytes, and the node decides by the name; a JSON file
+        must, since a body of type `application/json` means a document in JSON to the node.
+        """
         return _MEDIA_TYPES.get(self.path.suffix.lower(), "application/octet-stream")
 
 

@@ -16,7 +16,6 @@ from worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     import uvicorn
-
     from worker.dispatch import Dispatcher
     from worker.runtime import Runtime
 
@@ -126,11 +125,13 @@ def _open(settings: WorkerSettings, mode: Mode, cleanup: ExitStack) -> "tuple[Ru
 
 
 def _make_server(runtime: "Runtime", service: ServiceSettings, dispatcher: "Dispatcher") -> "uvicorn.Server":
-    import uvicorn
-
     from node_service.app import create_app
+    from node_service.server import NodeServer
 
-    app = create_app(runtime, service, dispatcher)
-    return uvicorn.Server(
-        uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=DRAIN_SECONDS)
+    return NodeServer(
+        create_app(runtime, service, dispatcher),
+        log_config=None,
+        access_log=False,
+        ws="none",
+        timeout_graceful_shutdown=DRAIN_SECONDS,
     )

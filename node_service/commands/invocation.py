@@ -52,7 +52,7 @@ def load(kind: type[S], **values: object) -> S:
     except ValidationError as error:
         raise CommandError(
             f"A setting is wrong: {_first(error)}.",
-            "Change it in the environment or in `.env`; docs/settings.md lists what each may hold.",
+            "Change it in the environment or in `.env`; docs/configuration.md lists what each may hold.",
             ExitCode.USAGE,
         ) from error
 

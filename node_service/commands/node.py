@@ -29,9 +29,16 @@ def open_client(invocation: Invocation) -> Generator[NodeClient]:
             yield client
         return
     invocation.quiet_logs()
+    with client_of_folder(settings, service.api_key) as client:
+        yield client
+
+
+@contextmanager
+def client_of_folder(settings: WorkerSettings, api_key: str | None = None) -> Generator[NodeClient]:
+    """A client of the node of a data folder, running or started for it; the folder's own key unless one is given."""
     url, own = _reach(settings)
     try:
-        with NodeClient(url, service.api_key or stored_key(settings)) as client:
+        with NodeClient(url, api_key or stored_key(settings)) as client:
             yield client
     finally:
         if own:

@@ -38,9 +38,10 @@ def worker(
     role: Annotated[Literal["agent", "sync"], typer.Option(help="Which jobs: `agent` (searches) or `sync` (sources).")],
 ) -> None:
     """Run a supervised Celery worker of a server-mode node."""
-    from worker import logs
     from worker.celery_app import worker_argv
     from worker.dispatch import supervise
+
+    from worker import logs
 
     invocation: Invocation = ctx.obj
     _need_redis(invocation)

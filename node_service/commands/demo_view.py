@@ -1,0 +1,111 @@
+"""How the demo looks: two modes side by side, the agent's hops, what it pruned, its tokens, and the totals.
+
+Knows the demo's records and rich; readable in 100 columns, with and without colour.
+"""
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from node_service.commands import display
+from node_service.commands.demo import MODES, Answer, Comparison, Library, totals
+from node_service.commands.steps import Hop, hops, pruned
+from worker.settings import WorkerSettings
+
+WIDEST = 120
+SHOWN_PRUNED = 8
+GOLD, OTHER = "✓", "·"
+
+
+def opening(console: Console, loaded: int, settings: WorkerSettings) -> None:
+    """What was loaded and who decides for the agent."""
+    policy = f"the model {settings.chat_model}" if settings.chat_url else "the offline policy (no model, no key)"
+    console.print(f"{loaded:,} paragraphs of 2WikiMultiHopQA are loaded. The agent is driven by {policy}.")
+    console.print(f"{GOLD} marks a gold paragraph: one of those that together answer the question.\n", style="dim")
+
+
+def comparison(console: Console, one: Comparison, library: Library, number: int) -> None:
+    """One question with both answers and the way of the agent."""
+    width = min(console.width, WIDEST)
+    console.print(Rule(Text(f"Question {number}", "bold"), align="left", characters="─"), width=width)
+    console.print(Text(one.question, "bold"))
+    if one.gold:
+        console.print(Text("gold: " + " · ".join(library.titles[key] for key in one.gold), "dim"))
+    console.print()
+    columns = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    for _ in one.answers:
+        columns.add_column(ratio=1)
+    columns.add_row(*(_answer(answer, one, library) for answer in one.answers))
+    console.print(columns, width=width)
+    console.print()
+    _way(console, one.answers[-1], one, library, width)
+    console.print()
+
+
+def closing(console: Console, comparisons: Sequence[Comparison], settings: WorkerSettings) -> None:
+    """The totals, and how to go on."""
+    width = min(console.width, WIDEST)
+    if any(one.gold for one in comparisons):
+        sums = totals(comparisons)
+        console.print(Rule(Text(f"Totals over {len(comparisons)} questions", "bold"), align="left"), width=width)
+        rows = [
+            (mode, f"{sums['found'][mode]} / {sums['gold']}", f"{sums['complete'][mode]} / {len(comparisons)}")
+            for mode in MODES
+        ]
+        console.print(display.table(("mode", "gold found#", "questions with all gold#"), rows))
+        console.print()
+    console.print(Text("Keep this node running and open its API docs:", "bold"))
+    console.print(f"  HOPNODE_DATA_DIR={settings.root} hopnode serve", markup=False)
+    console.print("  http://127.0.0.1:8700/docs", markup=False)
+    console.print(Text("With your own text:", "bold"))
+    console.print('  hopnode add README.md docs/ && hopnode search "…"', markup=False)
+
+
+def _answer(answer: Answer, one: Comparison, library: Library) -> Group:
+    lines = [Text.assemble((answer.mode, "bold"), (f"  {display.duration(answer.finished.seconds)}", "dim"))]
+    for passage in answer.result["passages"]:
+        is_gold = library.key_of(passage["document_id"]) in one.gold
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(f"{GOLD if is_gold else OTHER} ", "bold green" if is_gold else "dim")
+        line.append(f"{passage['rank']} {display.citation(passage)}", "green" if is_gold else "")
+        lines.append(line)
+    if one.gold:
+        whole = len(answer.found) == len(one.gold)
+        lines.append(
+            Text(f"found {len(answer.found)} of {len(one.gold)} gold", "bold green" if whole else "bold yellow")
+        )
+    return Group(*lines)
+
+
+def _way(console: Console, answer: Answer, one: Comparison, library: Library, width: int) -> None:
+    console.print(Text(f"how the {answer.mode} got there ({answer.result['stop_reason']})", "bold"))
+    seen = set[str]()
+    for hop in hops(answer.finished.steps):
+        found = [library.key_of(chunk_id.rpartition("_")[0]) for chunk_id in hop.shown]
+        new = [library.titles[key] for key in dict.fromkeys(found) if key in one.gold and key not in seen]
+        seen.update(found)
+        console.print(_hop(hop, new), width=width)
+    if dropped := pruned(answer.finished.steps):
+        titles = list(dict.fromkeys(library.title_of(chunk_id) for chunk_id in dropped))
+        more = f" and {len(titles) - SHOWN_PRUNED} more" if len(titles) > SHOWN_PRUNED else ""
+        console.print(Text(f"  pruned {len(dropped)}: {', '.join(titles[:SHOWN_PRUNED])}{more}", "dim"), width=width)
+    usage = answer.result["usage"]
+    if usage.get("token_budget"):
+        gauge = display.gauge(usage["context_tokens_final"], usage["token_budget"])
+        peak = Text(f", {usage['context_tokens_peak']:,} at the peak", "dim")
+        console.print(Text.assemble("  context ", gauge, peak))
+    for name in answer.result["degraded"]:
+        console.print(Text(f"  degraded: {name}", "yellow"))
+
+
+def _hop(hop: Hop, new_gold: Sequence[str]) -> Text:
+    brought = "nothing" if hop.failed or not hop.shown else f"{len(hop.shown)} passages"
+    line = Text.assemble(
+        (f"  {hop.turn:>2} ", "dim"), (f"{hop.verb:<6} ", "cyan"), hop.subject, (f" → {brought}", "dim")
+    )
+    if new_gold:
+        line.append(f", {GOLD} {f' {GOLD} '.join(new_gold)}", "green")
+    return line
