@@ -6,8 +6,8 @@ HopnodeError
  └─ NodeError           fails the request or the job; `retryable` says whether trying again can help
      ├─ InvalidRequest · NotFound · Conflict · Unauthorized · Forbidden · TooLarge · DocumentRejected
      ├─ ModelUnavailable · ModelRefused
-     ├─ VectorsUnavailable · StoreUnavailable
-     ├─ LeaseLost · JobCancelled · DeadlineExceeded
+     ├─ VectorsUnavailable · StoreUnavailable · BrokerUnavailable
+     ├─ LeaseLost · JobCancelled · JobInterrupted · DeadlineExceeded
      └─ ConfigurationError · DataFolderInUse
 """
 
@@ -122,6 +122,12 @@ class StoreUnavailable(NodeError):
     code, status, retryable = "store-unavailable", 503, True
 
 
+class BrokerUnavailable(NodeError):
+    """Redis cannot be reached; jobs wait in the table and lose only time."""
+
+    code, status, retryable = "broker-unavailable", 503, True
+
+
 class LeaseLost(NodeError):
     """The job belongs to another worker now; whoever holds it must stop and write nothing."""
 
@@ -132,6 +138,12 @@ class JobCancelled(NodeError):
     """Somebody cancelled the job while it ran."""
 
     code, status = "cancelled", 409
+
+
+class JobInterrupted(NodeError):
+    """The process that runs the job was told to stop; the job goes back to the queue untried."""
+
+    code = "interrupted"
 
 
 class DeadlineExceeded(NodeError):

@@ -56,6 +56,15 @@ class WorkerSettings(BaseSettings):
     )
     lease_seconds: float = Field(default=60, gt=0, description="A worker silent for this long loses its job.")
     poll_seconds: float = Field(default=1, gt=0, description="How often an idle worker thread looks for work.")
+    shutdown_seconds: float = Field(
+        default=20, ge=0, description="How long running jobs may go on after a worker was told to stop, in seconds."
+    )
+    sync_time_limit_seconds: int = Field(
+        default=14_400, ge=1, description="A sync that blocks a Celery worker for longer is killed, in seconds."
+    )
+    job_retention_days: float = Field(
+        default=30, gt=0, description="Ended searches and syncs are forgotten after this many days."
+    )
     search_deadline_seconds: float = Field(default=300, gt=0, description="Default wall-clock limit of a search.")
 
     max_document_bytes: int = Field(default=50_000_000, ge=1, description="Largest raw document accepted.")
