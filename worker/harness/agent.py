@@ -1,0 +1,227 @@
+"""The search agent's loop: ask the policy, act on what it says, until it hands in its list or a limit ends the run.
+
+Knows no model, network or storage: a policy decides, a search space finds, a recorder listens, `check` says when to stop.
+Limits and token rules live in `budget.py`, what is visible in `context.py`, the tools in `tools.py`.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from typing import Protocol, TypeVar
+
+from worker.errors import DeadlineExceeded, ModelRefused, ModelUnavailable, StopSignal
+from worker.harness.actions import Action
+from worker.harness.budget import CutShort, LimitReached, Limits, Meter, Rules
+from worker.harness.context import Context, ContextView, Observation
+from worker.harness.final_list import Resolved, fallback, resolve
+from worker.harness.outcome import AgentOutcome, Usage
+from worker.harness.tools import Reranker, SearchSpace, Toolbox
+from worker.harness.trajectory import Recorder
+from worker.inference.messages import ToolCall
+
+POLL_SECONDS = 0.1
+"""How often a running call is interrupted to look whether somebody cancelled; a cancel takes effect within about this."""
+SIDE_BY_SIDE = 8
+"""Tool calls of one turn that are fetched at the same time."""
+
+T = TypeVar("T")
+
+
+class Policy(Protocol):
+    """Decides what to do next; one object serves one run."""
+
+    rules: Rules
+
+    def opening_tokens(self, question: str) -> int:
+        """Tokens of everything that stands before the first turn: instructions, tool table, question."""
+        ...
+
+    def next_action(self, view: ContextView) -> Action:
+        """The next action; ModelUnavailable or ModelRefused when there is none. Runs on a thread of its own."""
+        ...
+
+    def stop(self) -> None:
+        """Called from another thread when nobody waits for the action any more: end what is in flight."""
+        ...
+
+
+class Finished(StopSignal):
+    """The policy handed in a final list."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        super().__init__("finished" if resolved.selections else "nothing-found")
+        self.resolved = resolved
+
+
+def _named(stop: StopSignal) -> dict[str, None]:
+    """The degradation that an end brings with it: failures of the model do, limits do not."""
+    return {stop.reason: None} if isinstance(stop, CutShort) and stop.reason != "time-limit" else {}
+
+
+class SearchAgent:
+    """One run of the agent over one search space. `check` raises when the job was cancelled, lost or is past its time."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        space: SearchSpace,
+        *,
+        limits: Limits,
+        recorder: Recorder,
+        check: Callable[[], None],
+        reranker: Reranker | None = None,
+    ) -> None:
+        self.policy, self.space, self.reranker = policy, space, reranker
+        self.limits, self.rules = limits, policy.rules
+        self.recorder, self.check = recorder, check
+
+    def run(self, question: str) -> AgentOutcome:
+        """Searches until an end and returns what is held then. Raises what `check` raises, and ModelUnavailable or
+        ModelRefused when the policy failed before anything was found."""
+        self.meter = Meter(self.limits)
+        self.context = Context(question, self.policy.opening_tokens(question), self.rules)
+        self.toolbox = Toolbox(self.space, self.context, self.rules, self.reranker)
+        self.recorder.start(question, self.rules, self.limits)
+        self._pool = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="agent")
+        try:
+            while True:
+                self.step()
+        except StopSignal as stop:
+            return self.close(stop)
+        finally:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def step(self) -> None:
+        """One turn. A StopSignal ends the run."""
+        self.meter.admit()
+        if self.rules.no_room(self.context.used):
+            raise LimitReached("context-full")
+        action = self.ask()
+        if action.calls:
+            self.act(action.calls)
+        else:
+            self.judge(action)
+
+    def ask(self, *, closing: bool = False) -> Action:
+        """Asks the policy while watching for a cancel and for the clock."""
+        view = self.context.view(closing=closing)
+        started = time.monotonic()
+        try:
+            action = self._await(self._submit(lambda: self.policy.next_action(view)), abandon=self.policy.stop)
+        except (ModelUnavailable, ModelRefused) as error:
+            if not self.context.held():
+                raise
+            raise CutShort(str(error.details.get("reason") or error.code)) from error
+        seconds = time.monotonic() - started
+        self.context.act(action)
+        self.meter.asked(action, seconds)
+        self.recorder.action(self.meter.turns, action, view.used, seconds, closing=closing)
+        return action
+
+    def act(self, calls: Sequence[ToolCall]) -> None:
+        """Runs the calls of one turn: fetched side by side, shown in call order, so that the result is the same as one
+        after the other."""
+        started = time.monotonic()
+        allowed, refused = calls[: self.meter.calls_left], calls[self.meter.calls_left :]
+        seen = frozenset(self.toolbox.seen)
+        fetches = [self._submit(lambda call=call: self.toolbox.prefetch(call, seen)) for call in allowed]
+        observations: list[Observation] = []
+        for call, fetch in zip(allowed, fetches, strict=True):
+            fetched = self._await(fetch)
+            observations.append(self._observe(lambda call=call, got=fetched: self.toolbox.call(call, got)))
+        observations += [self._observe(lambda call=call: self.toolbox.refused(call)) for call in refused]
+        used = self.context.used
+        self.recorder.usage(self.meter.turns, used, self.context.seal())
+        fruitful = any(not observation.error for observation in observations)
+        self.meter.acted(len(allowed), time.monotonic() - started, fruitful)
+
+    def judge(self, action: Action) -> None:
+        """Takes a final list, or asks once for a better one; the second useless reply in a row ends the run."""
+        resolved = self._resolved(action)
+        if resolved is not None:
+            raise Finished(resolved)
+        wording, blank = self.rules.wording, not action.text.strip()
+        if action.finish_reason == "length":
+            reason, text = "cut-off", wording.cut_off
+        else:
+            reason, text = ("empty", wording.empty_reply) if blank else ("no-ids", wording.no_ids)
+        self.context.note(text)
+        self.recorder.nudge(self.meter.turns, reason, text)
+        self.meter.strike(fruitful=False, reason="no-final-list", allowed=2)
+
+    def close(self, stop: StopSignal) -> AgentOutcome:
+        """The outcome of a run that ends here: the list handed in, else one asked for, else a ranking of what is held."""
+        resolved = stop.resolved if isinstance(stop, Finished) else None
+        degraded = dict.fromkeys(self.toolbox.degraded)
+        if isinstance(stop, LimitReached) and self.context.held():
+            try:
+                resolved = self._resolved(self.ask(closing=True))
+            except CutShort as cut:
+                stop = cut if cut.reason == "time-limit" else stop
+                degraded.update(_named(cut))
+        degraded.update(_named(stop))
+        if resolved is None:
+            resolved = fallback(self.context, self.rules.final_documents)
+            degraded["fallback-ranking"] = None
+        outcome = AgentOutcome(
+            selections=resolved.selections,
+            stop_reason=stop.reason,
+            degraded=tuple(degraded),
+            usage=self._usage(),
+            index_version=self.toolbox.index_version,
+            vector_lag=self.toolbox.vector_lag,
+        )
+        self.recorder.end(outcome, resolved.unknown)
+        return outcome
+
+    def _resolved(self, action: Action) -> Resolved | None:
+        """The action's final list against what was shown; None without a list, or when it names nothing known."""
+        if action.final is None:
+            return None
+        resolved = resolve(action.final, self.context, self.rules.final_documents)
+        return resolved if resolved.selections or not action.final else None
+
+    def _observe(self, call: Callable[[], Observation]) -> Observation:
+        started, before = time.monotonic(), self.context.used
+        observation = self._await(self._submit(call))
+        freed = observation.pruned.freed_tokens if observation.pruned else 0
+        self.context.observe(observation)
+        tokens = self.context.used - before + freed
+        self.recorder.observation(self.meter.turns, observation, self.rules, tokens, time.monotonic() - started)
+        return observation
+
+    def _submit(self, work: Callable[[], T]) -> Future[T]:
+        return self._pool.submit(copy_context().run, work)
+
+    def _await(self, future: Future[T], abandon: Callable[[], None] = lambda: None) -> T:
+        """The future's result; meanwhile looks at `check` and at the clock, and abandons the work when either says so."""
+        try:
+            while not wait([future], timeout=POLL_SECONDS).done:
+                self.check()
+                if self.meter.out_of_time:
+                    raise CutShort("time-limit")
+            self.check()
+        except DeadlineExceeded as error:
+            abandon()
+            raise CutShort("time-limit") from error
+        except BaseException:
+            abandon()
+            raise
+        return future.result()
+
+    def _usage(self) -> Usage:
+        meter, context = self.meter, self.context
+        return Usage(
+            turns=meter.turns,
+            tool_calls=meter.tool_calls,
+            parallel_calls=meter.parallel_calls,
+            pruned_chunks=context.pruned_chunks,
+            prompt_tokens=meter.prompt_tokens,
+            completion_tokens=meter.completion_tokens,
+            model_seconds=meter.model_seconds,
+            tool_seconds=meter.tool_seconds,
+            context_tokens_peak=context.peak,
+            context_tokens_final=context.used,
+            token_budget=self.rules.window,
+        )

@@ -1,0 +1,60 @@
+"""What a finished agent run hands back; knows chunks and numbers, nothing of models, prompts or storage."""
+
+from dataclasses import dataclass
+
+from worker.corpus.records import Chunk
+
+RRF_K = 60
+"""Constant of reciprocal rank fusion, the same in fusion of legs, of rollouts and in the score of a rank."""
+
+
+def rank_score(rank: int) -> float:
+    """Score in (0, 1] of a rank counted from 1: its share of the best reciprocal-rank score, `61 / (60 + rank)`.
+
+    The same meaning in every mode: one list at rank r gives 61 / (60 + r), and several lists fused with RRF give the
+    sum of 1 / (60 + r) divided by the best possible sum, which for one list is this formula.
+    """
+    return (RRF_K + 1) / (RRF_K + rank)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A chunk in the result, best first; `score` is `rank_score` of its place, `found_by` how the run came to see it.
+
+    An entry of `found_by` is a search query as it was sent, `grep: <pattern>` or `read: <document id>`.
+    """
+
+    chunk: Chunk
+    score: float
+    justification: str = ""
+    found_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Counts of one run. Tokens of prompts and completions as the endpoint measured them (estimated where it did not);
+    `context_tokens_*` are our own count of the pruned view; seconds are wall-clock sums over turns."""
+
+    turns: int = 0
+    tool_calls: int = 0
+    parallel_calls: int = 0
+    pruned_chunks: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model_seconds: float = 0.0
+    tool_seconds: float = 0.0
+    context_tokens_peak: int = 0
+    context_tokens_final: int = 0
+    token_budget: int = 0
+
+
+@dataclass(frozen=True)
+class AgentOutcome:
+    """The ranked selections, why the run ended, and every degradation by name (empty: none)."""
+
+    selections: tuple[Selection, ...]
+    stop_reason: str
+    degraded: tuple[str, ...]
+    usage: Usage
+    index_version: int = 0
+    vector_lag: int = 0

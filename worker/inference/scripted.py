@@ -1,0 +1,198 @@
+"""Chat models that play a script: one in this process, one behind a real loopback HTTP server. For tests and demos.
+
+They know nothing of what is asked; a script sees each request and decides.
+"""
+
+import json
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self, TypeAlias, cast
+
+from pydantic import JsonValue
+
+from worker.errors import HopnodeError, ModelUnavailable
+from worker.inference.chat import Abort
+from worker.inference.chat_wire import completion_body
+from worker.inference.messages import ChatRequest, Completion, Message, ToolCall
+
+
+def say(text: str, *, reasoning: str | None = None, finish_reason: str = "stop") -> Completion:
+    """A completion that is only text."""
+    return Completion(Message("assistant", text, reasoning=reasoning), finish_reason)
+
+
+def use(*calls: tuple[str, Mapping[str, JsonValue]], text: str = "", reasoning: str | None = None) -> Completion:
+    """A completion that calls tools: pairs of name and arguments."""
+    made = tuple(
+        ToolCall(f"call_{at}", name, json.dumps(dict(arguments), ensure_ascii=False))
+        for at, (name, arguments) in enumerate(calls)
+    )
+    return Completion(Message("assistant", text, tool_calls=made, reasoning=reasoning), "tool_calls")
+
+
+def final(*ids: str, justification: str = "It answers the question.") -> Completion:
+    """A completion that is a final list of documents, best first."""
+    return say(
+        "\n".join(f'<Document id="{one}"><Justification>{justification}</Justification></Document>' for one in ids)
+    )
+
+
+ScriptLine: TypeAlias = Completion | HopnodeError | Callable[[ChatRequest], Completion]
+
+
+class ScriptedChat:
+    """Plays lines in order, one a request, or asks one function for every request; keeps the requests.
+
+    A line is a completion, an error to raise, or a function of the request. After the last line: ModelUnavailable.
+    """
+
+    def __init__(self, script: Iterable[ScriptLine] | Callable[[ChatRequest], Completion]) -> None:
+        self._lines: Iterator[ScriptLine] = iter(_forever(script)) if callable(script) else iter(list(script))
+        self._lock = threading.Lock()
+        self.requests: list[ChatRequest] = []
+
+    def complete(self, request: ChatRequest, abort: Abort | None = None) -> Completion:
+        """The next line of the script."""
+        if abort is not None and abort.is_set:
+            raise ModelUnavailable("The call was broken off.", reason="aborted")
+        with self._lock:
+            self.requests.append(request)
+            line = next(self._lines, None)
+        if line is None:
+            raise ModelUnavailable("The script of the scripted chat model has ended.", reason="script-ended")
+        if isinstance(line, HopnodeError):
+            raise line
+        return line if isinstance(line, Completion) else line(request)
+
+
+def _forever(line: Callable[[ChatRequest], Completion]) -> Iterator[ScriptLine]:
+    while True:
+        yield line
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An answer that goes wrong. `drop` closes the connection unanswered; `wait_seconds` is how long the server keeps
+    silent first, unless the client hangs up; `body` is sent as it is."""
+
+    status: int = 500
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    wait_seconds: float = 0.0
+    drop: bool = False
+
+
+@dataclass(frozen=True)
+class ServerRequest:
+    """What reached the scripted server: the path, the headers in lower case and the parsed body; `number` from 1."""
+
+    number: int
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, JsonValue]
+
+
+Reply: TypeAlias = Completion | Fault
+
+
+class ScriptedChatServer:
+    """A real HTTP server on a free loopback port that speaks the OpenAI chat form; a context manager.
+
+    `reply` is called for every request, on a thread of its own. `requests` keeps what came, `hung_up` counts clients that
+    left before their answer.
+    """
+
+    def __init__(self, reply: Callable[[ServerRequest], Reply]) -> None:
+        self.reply = reply
+        self.requests: list[ServerRequest] = []
+        self.hung_up = 0
+        self.stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), self)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+
+    @property
+    def url(self) -> str:
+        """The base URL of the API, ends in /v1."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}/v1"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stopping.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def note_request(self, path: str, headers: Mapping[str, str], body: Mapping[str, JsonValue]) -> ServerRequest:
+        """Numbers and keeps a request."""
+        with self._lock:
+            request = ServerRequest(len(self.requests) + 1, path, headers, body)
+            self.requests.append(request)
+            return request
+
+    def note_hang_up(self) -> None:
+        """Counts a client that left before its answer."""
+        with self._lock:
+            self.hung_up += 1
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = True
+
+    def __init__(self, address: tuple[str, int], owner: ScriptedChatServer) -> None:
+        self.owner = owner
+        super().__init__(address, _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        owner = cast(_Server, self.server).owner
+        raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = owner.note_request(self.path, headers, cast(Mapping[str, JsonValue], json.loads(raw)))
+        reply = owner.reply(request)
+        self.close_connection = True
+        if isinstance(reply, Completion):
+            body = json.dumps(completion_body(reply, str(request.body.get("model")))).encode()
+            self._send(200, {"content-type": "application/json"}, body)
+            return
+        if reply.wait_seconds and self._client_leaves(reply.wait_seconds, owner.stopping):
+            owner.note_hang_up()
+        elif not reply.drop:
+            self._send(reply.status, reply.headers, reply.body)
+
+    def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(body)))
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _client_leaves(self, seconds: float, stopping: threading.Event) -> bool:
+        """Waits; True when the client closed its side meanwhile or the server stops."""
+        waited = 0.0
+        while waited < seconds and not stopping.is_set():
+            readable, _, _ = select.select([self.connection], [], [], 0.02)
+            if readable and not self.connection.recv(1, socket.MSG_PEEK):
+                return True
+            waited += 0.02
+        return stopping.is_set()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """The server writes no log; `requests` is its record."""
