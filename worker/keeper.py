@@ -1,0 +1,32 @@
+"""What `hopnode worker` is: a supervised Celery worker, and the queue's chores beside it. Opens no corpus and no model."""
+
+from worker.celery_app import worker_argv
+from worker.chores import Housekeeping
+from worker.dispatch import CeleryDispatcher
+from worker.maintenance import queue_chores
+from worker.settings import WorkerSettings
+from worker.store.database import Database
+from worker.supervise import supervise
+
+KILL_AFTER_SECONDS = 20.0
+"""What a worker gets beyond `shutdown_seconds` before it is killed."""
+
+
+def keep_worker(settings: WorkerSettings, role: str, argv: list[str] | None = None) -> int:
+    """Keeps a worker of `role` alive until SIGTERM or SIGINT, and returns its exit code; call it from the main thread.
+
+    The process reads its settings from the environment again; `argv` replaces its command line. Raises
+    `ConfigurationError` without Redis.
+    """
+    argv = argv or worker_argv(settings, role)
+    db = Database(settings.sql_url)
+    dispatcher = CeleryDispatcher(settings)
+    housekeeping = Housekeeping(db, queue_chores(db, settings, dispatcher))
+    dispatcher.start()
+    housekeeping.start()
+    try:
+        return supervise(argv, grace_seconds=settings.shutdown_seconds + KILL_AFTER_SECONDS)
+    finally:
+        housekeeping.stop()
+        dispatcher.stop(1.0)
+        db.close()

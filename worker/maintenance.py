@@ -1,0 +1,51 @@
+"""What has to be done now and then so that the node keeps its promises; who runs it, and where, is `worker.chores`' matter."""
+
+from typing import Protocol
+
+from worker.chores import Chore
+from worker.logs import get_logger
+from worker.settings import WorkerSettings
+from worker.store import jobs
+from worker.store.database import Database
+
+REAP_SECONDS = 2.0
+RETENTION_SECONDS = 3600.0
+
+_DAY = 86_400
+_BATCH = 1000
+
+_log = get_logger(__name__)
+
+
+class Waker(Protocol):
+    """The dispatchers, as far as they are needed here."""
+
+    def kick(self, role: str) -> None: ...  # noqa: D102
+    def top_up(self, role: str, wanted: int) -> None: ...  # noqa: D102
+
+
+def queue_chores(db: Database, settings: WorkerSettings, waker: Waker) -> list[Chore]:
+    """The chores that keep the queue going: every process of a node may offer to do them."""
+    return [
+        Chore("queue", REAP_SECONDS, lambda: tend_queue(db, settings, waker)),
+        Chore("retention", RETENTION_SECONDS, lambda: forget_old_jobs(db, settings.job_retention_days * _DAY)),
+    ]
+
+
+def tend_queue(db: Database, settings: WorkerSettings, waker: Waker) -> None:
+    """Frees the jobs of silent workers, then sees to it that enough kicks are on their way for what can be claimed."""
+    reaped = jobs.reap(db)
+    if reaped.requeued or reaped.failed:
+        _log.warning("job_reaped", requeued=reaped.requeued, failed=reaped.failed)
+    for role, slots in (("agent", settings.agent_slots), ("sync", settings.sync_slots)):
+        if claimable := jobs.count_claimable(db, role, settings.workspace_job_limit):
+            waker.top_up(role, min(claimable, slots))
+
+
+def forget_old_jobs(db: Database, older_than_seconds: float) -> None:
+    """Deletes ended jobs in small transactions until none is left."""
+    total = 0
+    while deleted := jobs.delete_old(db, older_than_seconds=older_than_seconds, limit=_BATCH):
+        total += deleted
+    if total:
+        _log.info("jobs_forgotten", count=total)
