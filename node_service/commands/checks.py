@@ -16,13 +16,12 @@ from typing import Literal
 
 from node_service.commands import node_file
 from node_service.settings import ServiceSettings
-from worker.errors import HopnodeError, StoreUnavailable
+from worker.errors import BrokerUnavailable, HopnodeError, StoreUnavailable
 from worker.settings import WorkerSettings
 
 PROBE_SECONDS = 3.0
 LEAST_FREE_BYTES = 200_000_000
 SCARCE_FREE_BYTES = 2_000_000_000
-_NO_REDIS = "Start Redis 6.2 or newer and check HOPNODE_REDIS_URL (redis://host:6379/0)."
 
 State = Literal["ok", "off", "warning", "failed"]
 
@@ -144,7 +143,10 @@ def redis(context: Context) -> Finding:
 
     if not context.settings.redis_url:
         return Finding("off", "HOPNODE_REDIS_URL is not set: one process, no Redis needed")
-    ping_broker(context.settings, PROBE_SECONDS)
+    try:
+        ping_broker(context.settings, PROBE_SECONDS)
+    except BrokerUnavailable as error:
+        return Finding("failed", str(error), "Start Redis 6.2 or newer, or correct HOPNODE_REDIS_URL.")
     return Finding("ok", "Redis answers")
 
 
@@ -263,4 +265,5 @@ def run(check: Callable[[Context], Finding], context: Context) -> Finding:
     except HopnodeError as error:
         return Finding("failed", str(error), mend_for(error))
     except Exception as error:  # noqa: BLE001 - the boundary of one check: the others must still run
-        return Finding("failed", f"{type(error).__name__}: {error}", _NO_REDIS if check is redis else "Install again.")
+        mend = "Install Hopnode again in a new virtual environment; if that does not help, report this line."
+        return Finding("failed", f"{type(error).__name__}: {error}", mend)

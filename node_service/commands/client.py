@@ -16,7 +16,6 @@ from node_service.commands.exits import DOCTOR, CommandError, ExitCode
 
 JsonObject: TypeAlias = dict[str, Any]
 RECONNECTS = 5
-RECONNECT_SECONDS = 0.5
 TERMINAL = frozenset({"succeeded", "failed", "cancelled"})
 _MENDS = {
     401: "Set HOPNODE_API_KEY to a key of this node, or unset it to use the one in the data folder.",
@@ -50,9 +49,12 @@ class NodeEvent:
 class NodeClient:
     """Speaks to one node with one key. Thread-safe; close it after use."""
 
-    def __init__(self, url: str, key: str | None, *, timeout_seconds: float = 120) -> None:
+    def __init__(
+        self, url: str, key: str | None, *, timeout_seconds: float = 120, reconnect_seconds: float = 0.5
+    ) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.url = url.rstrip("/")
+        self._reconnect_seconds = reconnect_seconds
         self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_seconds, trust_env=False)
 
     def __enter__(self) -> "NodeClient":
@@ -112,7 +114,7 @@ class NodeClient:
             except httpx.TransportError:
                 pass  # asked again below, from the last step on
             failures += 1
-            time.sleep(RECONNECT_SECONDS)
+            time.sleep(self._reconnect_seconds)
         raise CommandError(
             f"The event stream of search {search_id} broke off {RECONNECTS} times in a row.",
             f"If the node still runs, the search goes on: GET {self.url}/v1/searches/{search_id} has its result.",
@@ -124,7 +126,12 @@ class NodeClient:
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
         _raise_for(answer)
-        return answer.json() if answer.content else {}
+        try:
+            return answer.json() if answer.content else {}
+        except ValueError as error:
+            raise CommandError(
+                f"What answers at {self.url} is not a Hopnode node.", "Correct HOPNODE_URL; it has no path."
+            ) from error
 
     def _unreachable(self, error: Exception) -> CommandError:
         return CommandError(

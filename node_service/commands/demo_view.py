@@ -12,7 +12,7 @@ from rich.text import Text
 
 from node_service.commands import display
 from node_service.commands.demo import MODES, Answer, Comparison, Library, totals
-from node_service.commands.steps import Hop, hops, pruned
+from node_service.commands.steps import Hop, count, hops, pruned
 from worker.settings import WorkerSettings
 
 WIDEST = 120
@@ -50,7 +50,9 @@ def closing(console: Console, comparisons: Sequence[Comparison], settings: Worke
     width = min(console.width, WIDEST)
     if any(one.gold for one in comparisons):
         sums = totals(comparisons)
-        console.print(Rule(Text(f"Totals over {len(comparisons)} questions", "bold"), align="left"), width=width)
+        console.print(
+            Rule(Text(f"Totals over {count(len(comparisons), 'question')}", "bold"), align="left"), width=width
+        )
         rows = [
             (mode, f"{sums['found'][mode]} / {sums['gold']}", f"{sums['complete'][mode]} / {len(comparisons)}")
             for mode in MODES
@@ -102,7 +104,7 @@ def _way(console: Console, answer: Answer, one: Comparison, library: Library, wi
 
 
 def _hop(hop: Hop, new_gold: Sequence[str]) -> Text:
-    brought = "nothing" if hop.failed or not hop.shown else f"{len(hop.shown)} passages"
+    brought = "nothing" if hop.failed or not hop.shown else count(len(hop.shown), "passage")
     line = Text.assemble(
         (f"  {hop.turn:>2} ", "dim"), (f"{hop.verb:<6} ", "cyan"), hop.subject, (f" → {brought}", "dim")
     )

@@ -11,7 +11,7 @@ from rich.text import Text
 from node_service.commands import display
 from node_service.commands.exits import CommandError, ExitCode
 from node_service.commands.options import JsonOption
-from node_service.commands.steps import Step, describe
+from node_service.commands.steps import Step, count, describe
 
 if TYPE_CHECKING:
     from node_service.commands.client import NodeClient
@@ -110,7 +110,7 @@ def _report(console: Console, finished: Finished) -> None:
     if not result["passages"]:
         console.print("Nothing was found.")
     facts = (
-        f"{len(result['passages'])} passages",
+        count(len(result["passages"]), "passage"),
         result["stop_reason"],
         display.duration(finished.seconds),
         found["id"],

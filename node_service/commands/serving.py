@@ -38,15 +38,16 @@ def worker(
     role: Annotated[Literal["agent", "sync"], typer.Option(help="Which jobs: `agent` (searches) or `sync` (sources).")],
 ) -> None:
     """Run a supervised Celery worker of a server-mode node."""
+    invocation: Invocation = ctx.obj
+    _need_redis(invocation)
+
+    from worker import logs
     from worker.celery_app import worker_argv
     from worker.dispatch import supervise
 
-    from worker import logs
-
-    invocation: Invocation = ctx.obj
-    _need_redis(invocation)
     logs.configure(invocation.settings.log_level, invocation.settings.log_format)
-    raise typer.Exit(supervise(worker_argv(invocation.settings, role)))
+    code = supervise(worker_argv(invocation.settings, role))
+    raise typer.Exit(ExitCode.OK if code == 0 else ExitCode.FAILED)
 
 
 def migrate(ctx: typer.Context) -> None:

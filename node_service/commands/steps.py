@@ -36,7 +36,7 @@ def describe(step: Step) -> str | None:
     if step.kind == "observation" and data["tool"] != "prune_chunks":
         return f"    {_outcome(data)}"
     if step.kind == "prune":
-        return f"    pruned {_count(len(data['chunk_ids']), 'passage')}, freed {data['freed_tokens']:,} tokens"
+        return f"    pruned {count(len(data['chunk_ids']), 'passage')}, freed {data['freed_tokens']:,} tokens"
     if step.kind == "nudge":
         return f"    asked again: {data['reason']}"
     return None
@@ -69,13 +69,13 @@ def _action(data: dict[str, Any]) -> str:
     if data["calls"]:
         calls = (f"{_VERBS.get(call['name'], call['name'])} {_subject(call['arguments'])}" for call in data["calls"])
         return " | ".join(calls)
-    return f"ranks {_count(len(data['final']), 'passage')}" if data["final"] is not None else "says nothing of use"
+    return f"ranks {count(len(data['final']), 'passage')}" if data["final"] is not None else "says nothing of use"
 
 
 def _outcome(data: dict[str, Any]) -> str:
     if data["error"]:
         return f"refused: {data['text'].splitlines()[0] if data['text'] else ''}"
-    return f"{_count(len(data['shown']), 'passage')}, {data['tokens']:,} tokens"
+    return f"{count(len(data['shown']), 'passage')}, {data['tokens']:,} tokens"
 
 
 def _subject(arguments: str) -> str:
@@ -84,8 +84,9 @@ def _subject(arguments: str) -> str:
         value = next(iter(json.loads(arguments).values()))
     except (ValueError, AttributeError, StopIteration):
         return arguments
-    return _count(len(value), "passage") if isinstance(value, list) else f"“{value}”"
+    return count(len(value), "passage") if isinstance(value, list) else f"“{value}”"
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where it belongs."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,58 @@
+"""Steps as people read them, from what the harness's own recorder writes."""
+
+from typing import Any
+
+from node_service.commands.steps import Step, describe, hops, pruned
+from worker.corpus.records import Chunk
+from worker.harness.actions import Action, Ranked
+from worker.harness.budget import Limits, Rules
+from worker.harness.context import Observation, Pruned
+from worker.harness.trajectory import Recorder
+from worker.inference.messages import ToolCall
+
+
+def _chunk(number: int) -> Chunk:
+    return Chunk(f"d{number}_0", number, f"d{number}", "c", 0, "text", 0, 4, 1, None, "", f"k{number}", "T", None, {})
+
+
+def _run() -> list[Step]:
+    search = ToolCall("1", "search_corpus", '{"query": "who directed it"}')
+    grep = ToolCall("2", "grep_corpus", "not json")
+    prune = ToolCall("3", "prune_chunks", '{"chunk_ids": ["d1_0", "d2_0"]}')
+    recorder, rules = Recorder(), Rules()
+    recorder.start("who?", rules, Limits())
+    recorder.action(1, Action(calls=(search, grep)), 100, 0.1, closing=False)
+    recorder.observation(1, Observation(search, "list", (_chunk(1), _chunk(2))), rules, 1200, 0.1)
+    recorder.observation(1, Observation(grep, text="bad pattern\nmore", error=True), rules, 20, 0.1)
+    recorder.action(2, Action(calls=(prune,)), 100, 0.1, closing=False)
+    dropped = Pruned(("d1_0", "d2_0"), freed_tokens=900)
+    recorder.observation(2, Observation(prune, text="Pruned", pruned=dropped), rules, 3, 0.1)
+    recorder.nudge(2, "no-list", "Please end with a list.")
+    recorder.action(3, Action(final=(Ranked("d1_0"),)), 100, 0.1, closing=True)
+    return [Step(step.kind, dict[str, Any](step.data)) for step in recorder.steps]
+
+
+def test_each_step_that_concerns_people_is_one_line() -> None:
+    assert [line for step in _run() if (line := describe(step))] == [
+        "turn 1: search “who directed it” | grep not json",
+        "    2 passages, 1,200 tokens",
+        "    refused: bad pattern",
+        "turn 2: prune 2 passages",
+        "    pruned 2 passages, freed 900 tokens",
+        "    asked again: no-list",
+        "turn 3: ranks 1 passage",
+    ]
+
+
+def test_hops_are_the_calls_that_look_for_something_with_what_they_brought() -> None:
+    first, second = hops(_run())
+    assert (first.turn, first.verb, first.subject, first.shown) == (1, "search", "“who directed it”", ("d1_0", "d2_0"))
+    assert (second.verb, second.failed) == ("grep", True)
+
+
+def test_pruned_chunks_are_listed_once() -> None:
+    assert pruned(_run() + _run()) == ["d1_0", "d2_0"]
+
+
+def test_a_step_of_an_unknown_kind_is_passed_over() -> None:
+    assert describe(Step("fused", {"anything": 1})) is None
