@@ -1,12 +1,19 @@
 """The command `doctor`: runs every check and prints what is configured, reachable, missing, and how to mend it."""
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from node_service.commands import display
 from node_service.commands.exits import CommandError, ExitCode
 from node_service.commands.invocation import Invocation
 from node_service.commands.options import JsonOption
+
+if TYPE_CHECKING:
+    from node_service.commands.checks import Finding
 
 _MARKS = {
     "ok": ("ok", "green"),
@@ -41,14 +48,16 @@ def doctor(ctx: typer.Context, as_json: JsonOption = False) -> None:
             }
         )
     else:
-        for name, one in findings.items():
-            _show(name, one.state, one.message, one.mend)
+        display.output().print(_table(findings))
     raise typer.Exit(ExitCode.FAILED if failed else ExitCode.OK)
 
 
-def _show(name: str, state: str, message: str, mend: str) -> None:
-    console = display.output()
-    mark, style = _MARKS[state]
-    console.print(Text.assemble((f"{mark:<8}", style), (f"{name:<12}", "bold"), message))
-    if mend:
-        console.print(Text.assemble(" " * 20, ("mend: ", "bold"), mend))
+def _table(findings: "Mapping[str, Finding]") -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for name, finding in findings.items():
+        mark, style = _MARKS[finding.state]
+        message = Text(finding.message)
+        if finding.mend:
+            message.append("\nmend: ", "bold").append(finding.mend, "")
+        grid.add_row(Text(mark, style), Text(name, "bold"), message)
+    return grid

@@ -42,11 +42,10 @@ def worker(
     _need_redis(invocation)
 
     from worker import logs
-    from worker.celery_app import worker_argv
-    from worker.dispatch import supervise
+    from worker.keeper import keep_worker
 
     logs.configure(invocation.settings.log_level, invocation.settings.log_format)
-    code = supervise(worker_argv(invocation.settings, role))
+    code = keep_worker(invocation.settings, role)
     raise typer.Exit(ExitCode.OK if code == 0 else ExitCode.FAILED)
 
 
