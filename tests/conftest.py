@@ -25,7 +25,7 @@ def postgres_url(postgres_server: PostgresServer) -> Generator[str]:
     """URL of a migrated PostgreSQL database of this test's own."""
     url = postgres_server.new_database()
     yield url
-    postgres_server.drop_database(url)
+    postgres_server.give_back(url)
 
 
 @pytest.fixture(scope="session")
@@ -59,9 +59,9 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
         yield f"sqlite:///{tmp_path / 'empty.db'}"
         return
     server: PostgresServer = request.getfixturevalue("postgres_server")
-    url = server.new_database(migrated=False)
+    url = server.new_empty_database()
     yield url
-    server.drop_database(url)
+    server.give_back(url)
 
 
 @pytest.fixture

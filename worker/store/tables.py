@@ -12,6 +12,7 @@ metadata = sa.MetaData(
 )
 
 _Id = sa.String(64)
+_NullableJson = sa.JSON(none_as_null=True)  # None is SQL NULL, not the JSON text `null`
 
 
 def _workspace() -> sa.Column[str]:
@@ -85,7 +86,7 @@ items = sa.Table(
     sa.Column("seen_sync", _Id, index=True),
     sa.Column("missed_syncs", sa.Integer, nullable=False, server_default="0"),
     sa.Column("state", sa.String(16), nullable=False),
-    sa.Column("error", sa.JSON),
+    sa.Column("error", _NullableJson),
     sa.Column("updated_at", sa.Double, nullable=False),
 )
 
@@ -97,7 +98,7 @@ syncs = sa.Table(
     sa.Column("source_id", _Id, sa.ForeignKey("sources.id", ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("job_id", _Id, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("counts", sa.JSON, nullable=False),
-    sa.Column("resume", sa.JSON),
+    sa.Column("resume", _NullableJson),
     sa.Column("note", sa.String(64)),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("ended_at", sa.Double),
@@ -115,9 +116,9 @@ jobs = sa.Table(
     sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
     sa.Column("max_attempts", sa.Integer, nullable=False),
     sa.Column("request", sa.JSON, nullable=False),
-    sa.Column("result", sa.JSON),
-    sa.Column("error", sa.JSON),
-    sa.Column("callback", sa.JSON),
+    sa.Column("result", _NullableJson),
+    sa.Column("error", _NullableJson),
+    sa.Column("callback", _NullableJson),
     sa.Column("lease_token", sa.String(64)),
     sa.Column("lease_until", sa.Double),
     sa.Column("next_at", sa.Double, nullable=False),
