@@ -1,0 +1,75 @@
+"""Text to index terms, one way for every lexical engine; knows no engine and keeps no state.
+
+NFKC, case folding, Unicode words with their marks; scripts written without spaces as overlapping pairs of characters.
+No stemming: the seam for it is `_word_terms`.
+"""
+
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+
+ANALYZER_VERSION = 1
+"""Part of every lexical index: a change of what `analyze` returns must raise it, then indexes are rebuilt."""
+
+_LONGEST_TERM = 64
+
+# Han (with extensions and the iteration mark), Kana, Bopomofo, Hangul; compatibility forms are gone after NFKC.
+_UNSPACED = (
+    "\u3005-\u3007\u3031-\u3035\u3041-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U000323af"
+)
+
+
+@cache
+def _words() -> re.Pattern[str]:
+    """Either a run of an unspaced script or a run of other letters, digits and the marks that belong to them.
+
+    Python's `\\w` leaves out combining marks, which would break every word of the Indic scripts into pieces.
+    """
+    marks: list[str] = []
+    start: int | None = None
+    for code in range(0x300, sys.maxunicode // 8):
+        is_mark = unicodedata.category(chr(code))[0] == "M"
+        if is_mark and start is None:
+            start = code
+        elif not is_mark and start is not None:
+            marks.append(f"{chr(start)}-{chr(code - 1)}")
+            start = None
+    return re.compile(f"([{_UNSPACED}]+)|((?:[^\\W_{_UNSPACED}]|[{''.join(marks)}])+)")
+
+
+def analyze(text: str, *, query: bool = False) -> list[str]:
+    """The terms of `text` in order, with repetitions.
+
+    An unspaced run gives its pairs, and when indexing its single characters too, so that a query of one character
+    finds its documents. A query gives single characters only where the run has no pair.
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    terms: list[str] = []
+    for match in _words().finditer(folded):
+        run = match[1]
+        if run is None:
+            terms.extend(_word_terms(match[2]))
+        else:
+            terms.extend(_pair_terms(run, query=query))
+    return terms
+
+
+def _word_terms(word: str) -> Iterator[str]:
+    yield word[:_LONGEST_TERM]
+
+
+def _pair_terms(run: str, *, query: bool) -> Iterator[str]:
+    if not query or len(run) == 1:
+        yield from run
+    for index in range(len(run) - 1):
+        yield run[index : index + 2]
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether most letters of `text` belong to Han, Kana or Hangul (used to weigh the legs of a search)."""
+    folded = unicodedata.normalize("NFKC", text)
+    unspaced = sum(len(run) for run in re.findall(f"[{_UNSPACED}]+", folded))
+    return unspaced * 2 > sum(letter.isalpha() for letter in folded)

@@ -1,0 +1,329 @@
+"""The only door to what a workspace knows: documents in and out, search, grep and read over its collections.
+
+Knows the text store, both indexes and the embedders; knows no job, no agent and no HTTP.
+"""
+
+import re
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from worker.corpus import outbox, reading, writing
+from worker.corpus.draining import Drainer, drain_quietly
+from worker.corpus.filters import compile_filter
+from worker.corpus.grep import Grep
+from worker.corpus.ingest import Ingest
+from worker.corpus.parsing import ParserPool
+from worker.corpus.records import Chunk, Document, IngestOutcome, NewDocument, SearchHits
+from worker.corpus.search import Search, SearchMemory
+from worker.corpus.text_store import TextStore
+from worker.corpus.vectors import Vectors
+from worker.errors import NotFound
+from worker.inference.embedder import Embedders
+from worker.logs import get_logger
+from worker.store.collections import Collection
+
+_log = get_logger(__name__)
+
+MAX_CHUNK_TOKENS = 512
+UNUSED_VECTOR_SECONDS = 7 * 24 * 3600.0
+"""How long the vector of a text that is no longer stored is kept, in case the text comes back."""
+
+_WORKSPACE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True)
+class CollectionStats:
+    """What a collection holds; `vector_lag` counts changes that the vector index does not know yet."""
+
+    documents: int
+    chunks: int
+    tokens: int
+    index_version: int
+    vector_lag: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What all workspaces of a node share."""
+
+    vectors: Vectors
+    embedders: Embedders
+    parser: ParserPool
+    fix_embedder: Callable[[str, str, int], Collection]
+    max_chunk_tokens: int
+
+
+class Corpora:
+    """The corpora of a node, one file per workspace under `<root>/workspaces/<workspace id>/corpus.db`."""
+
+    def __init__(
+        self,
+        root: Path,
+        vectors: Vectors,
+        embedders: Embedders,
+        parser: ParserPool,
+        fix_embedder: Callable[[str, str, int], Collection],
+        *,
+        max_chunk_tokens: int = MAX_CHUNK_TOKENS,
+    ) -> None:
+        self._folder = root / "workspaces"
+        self._parts = Parts(vectors, embedders, parser, fix_embedder, max_chunk_tokens)
+        self._lock = threading.Lock()
+        self._open: dict[str, Corpus] = {}
+
+    def open(self, workspace_id: str) -> "Corpus":
+        """The corpus of a workspace, made when it is new; the same object for every caller."""
+        if not _WORKSPACE_ID.fullmatch(workspace_id):
+            raise NotFound("There is no such workspace.")
+        with self._lock:
+            if workspace_id not in self._open:
+                store = TextStore(self._folder / workspace_id / "corpus.db")
+                self._open[workspace_id] = Corpus(workspace_id, store, self._parts)
+            return self._open[workspace_id]
+
+    def drop_workspace(self, workspace_id: str) -> None:
+        """Forgets all that a workspace holds, at once; its files go when its vector indexes could be dropped."""
+        if not (self._folder / workspace_id).exists():
+            return
+        self.open(workspace_id).drop_everything()
+        self._remove_if_dropped(workspace_id)
+
+    def drain_vectors(self) -> int:
+        """Brings every workspace's indexes up to date, as far as it can; how many changes were applied."""
+        applied = 0
+        for path in sorted(self._folder.glob("*/corpus.db")):
+            corpus = self.open(path.parent.name)
+            applied += corpus.maintain()
+            self._remove_if_dropped(path.parent.name)
+        return applied
+
+    def close(self) -> None:
+        """Closes the files, Chroma and the embedders' connections."""
+        with self._lock:
+            corpora, self._open = list(self._open.values()), {}
+        for corpus in corpora:
+            corpus.close()
+        self._parts.vectors.close()
+        self._parts.embedders.close()
+
+    def _remove_if_dropped(self, workspace_id: str) -> None:
+        corpus = self.open(workspace_id)
+        if not corpus.may_be_removed():
+            return
+        with self._lock:
+            self._open.pop(workspace_id, None)
+        corpus.close()
+        shutil.rmtree(self._folder / workspace_id, ignore_errors=True)
+        _log.info("workspace_removed", workspace=workspace_id)
+
+
+class Corpus:
+    """What one workspace knows. Safe to use from many threads; several processes may hold the same workspace."""
+
+    def __init__(self, workspace_id: str, store: TextStore, parts: Parts) -> None:
+        self.workspace_id = workspace_id
+        self._store = store
+        self._parts = parts
+        self._drainer = Drainer(store, parts.vectors, workspace_id)
+        self._memory = SearchMemory()
+
+    # --- documents ---
+
+    def ingest(
+        self,
+        collection: Collection,
+        documents: Sequence[NewDocument],
+        progress: Callable[[IngestOutcome], None] | None = None,
+    ) -> list[IngestOutcome]:
+        """Stores documents under their keys and tells what became of each, in order; a failed document is data.
+
+        What is reported to `progress` is on disk and can be found by its words; vectors follow before the call returns
+        when Chroma answers, and later when it does not. Raises when the embedder or the disk fails: what was reported
+        stays, and the same call may be made again.
+        """
+        self._own(collection)
+        parts = self._parts
+        run = Ingest(self._store, collection, parts.embedders, parts.parser, parts.fix_embedder, parts.max_chunk_tokens)
+        try:
+            return run.run(documents, progress or (lambda _: None))
+        finally:
+            drain_quietly(self._drainer, collection.id)
+
+    def delete(self, collection: Collection, keys: Sequence[str]) -> int:
+        """Deletes documents by key; how many there were. No search that starts later returns them."""
+        self._own(collection)
+        with self._store.write() as connection:
+            row = reading.collection_row(connection, collection.id)
+            deleted = writing.delete_documents(connection, row.number, keys) if row else 0
+        if deleted:
+            drain_quietly(self._drainer, collection.id)
+        return deleted
+
+    def drop_collection(self, collection: Collection) -> None:
+        """Forgets all documents of the collection and its indexes."""
+        self._own(collection)
+        self._drop([collection.id])
+        drain_quietly(self._drainer, collection.id)
+
+    def documents(self, collection: Collection, *, limit: int, after: str | None = None) -> list[Document]:
+        """Documents in the order of their keys, from behind the key `after`."""
+        self._own(collection)
+        with self._store.read() as connection:
+            row = reading.collection_row(connection, collection.id)
+            return reading.list_documents(connection, row.number, after=after, limit=limit) if row else []
+
+    def document(self, collection: Collection, key: str) -> Document:
+        """The document stored under `key`; `NotFound`."""
+        self._own(collection)
+        with self._store.read() as connection:
+            row = reading.collection_row(connection, collection.id)
+            found = reading.document_by_key(connection, row.number, key) if row else None
+        if found is None:
+            raise NotFound(f"There is no document {key!r} in the collection {collection.name!r}.")
+        return found
+
+    def document_text(self, document_id: str) -> str:
+        """The stored text, which the offsets of chunks point into; `NotFound`."""
+        with self._store.read() as connection:
+            found = reading.document_text(connection, document_id)
+        if found is None:
+            raise NotFound(f"There is no document {document_id!r}.")
+        return found
+
+    def stats(self, collection: Collection) -> CollectionStats:
+        """Counts of a collection, exact at this moment."""
+        self._own(collection)
+        with self._store.read() as connection:
+            row = reading.collection_row(connection, collection.id)
+            if row is None:
+                return CollectionStats(0, 0, 0, 0, 0)
+            totals = reading.totals(connection, row.number)
+            lag = outbox.vector_lag(connection, row.number)
+        warnings = ("vectors-lag",) if lag else ()
+        return CollectionStats(totals.documents, totals.chunks, totals.tokens, row.index_version, lag, warnings)
+
+    # --- finding ---
+
+    def search(
+        self,
+        collections: Sequence[Collection],
+        query: str,
+        *,
+        k: int = 50,
+        dense: int = 25,
+        lexical: int = 25,
+        exclude: Set[str] = frozenset(),
+        filter: Mapping[str, JsonValue] | None = None,
+    ) -> SearchHits:
+        """The best `k` chunks by reciprocal rank fusion of the `dense` nearest and the `lexical` best by words.
+
+        `exclude` names chunk ids that are not wanted: they take no place. Over several collections every leg of each
+        counts by rank, so collections with different embedders can be searched together. `index_version` and
+        `vector_lag` are sums over the collections. Degraded: `vectors-unavailable`.
+        """
+        for collection in collections:
+            self._own(collection)
+        search = Search(self._store, self._parts.vectors, self._parts.embedders, self._memory, self.workspace_id)
+        hits, missing = search.run(
+            collections, query, k=k, dense=dense, lexical=lexical, exclude=exclude, filter=filter
+        )
+        for collection_id in missing:
+            self._drainer.recheck(collection_id)
+        return hits
+
+    def grep(
+        self,
+        collections: Sequence[Collection],
+        pattern: str,
+        *,
+        limit: int = 5,
+        filter: Mapping[str, JsonValue] | None = None,
+    ) -> list[Chunk]:
+        """The first `limit` chunks with a match, in the order in which they were stored. RE2 syntax; case counts.
+
+        `InvalidRequest` for a pattern that RE2 refuses (with its reason), that is too large, or that takes too long.
+        """
+        grep = Grep(pattern)
+        if filter:
+            compile_filter(filter)
+        found: list[Chunk] = []
+        with self._store.read() as connection:
+            for collection in collections:
+                self._own(collection)
+                row = reading.collection_row(connection, collection.id)
+                if row is None or len(found) >= limit:
+                    continue
+                scope = self._memory.scopes.get(connection, row, filter)
+                rows = grep.rows(connection, row, scope, limit - len(found))
+                chunks = reading.chunks_by_row(connection, rows)
+                found.extend(chunks[one] for one in rows)
+        return found
+
+    def read(self, collections: Sequence[Collection], document_id: str) -> list[Chunk]:
+        """All chunks of a document in its order; `NotFound` when it is in none of the collections."""
+        allowed = {collection.id for collection in collections if self._own(collection)}
+        with self._store.read() as connection:
+            chunks = reading.chunks_of_document(connection, document_id)
+        if not chunks or chunks[0].collection_id not in allowed:
+            raise NotFound(f"There is no document {document_id!r} in these collections.")
+        return chunks
+
+    def chunks(self, collections: Sequence[Collection], chunk_ids: Sequence[str]) -> list[Chunk]:
+        """Chunks by id in the order asked for; ids that are unknown, deleted or elsewhere are left out."""
+        allowed = {collection.id for collection in collections if self._own(collection)}
+        with self._store.read() as connection:
+            rows = reading.rows_of_chunk_ids(connection, chunk_ids)
+            chunks = reading.chunks_by_row(connection, rows.values())
+        found = (chunks[rows[one]] for one in dict.fromkeys(chunk_ids) if one in rows)
+        return [chunk for chunk in found if chunk.collection_id in allowed]
+
+    # --- upkeep ---
+
+    def maintain(self) -> int:
+        """Applies what lags behind in the vector index and in grep's pre-filter; how many vector changes."""
+        self._drainer.catch_up_grep()
+        return drain_quietly(self._drainer)
+
+    def forget_unused_vectors(self) -> int:
+        """Deletes cached vectors whose text has not been stored for a week."""
+        with self._store.write() as connection:
+            return writing.forget_unused_vectors(connection, older_than_seconds=UNUSED_VECTOR_SECONDS)
+
+    def drop_everything(self) -> None:
+        """Empties the workspace and marks it for removal."""
+        with self._store.read() as connection:
+            ids = [row.id for row in reading.collection_rows(connection)]
+        self._drop(ids)
+        with self._store.write() as connection:
+            outbox.mark_dropped(connection)
+        drain_quietly(self._drainer)
+
+    def may_be_removed(self) -> bool:
+        """Whether the workspace was dropped and none of its vector indexes is left."""
+        with self._store.read() as connection:
+            return outbox.is_dropped(connection) and not outbox.orphans(connection)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._store.close()
+
+    def _drop(self, collection_ids: Sequence[str]) -> None:
+        with self._store.write() as connection:
+            for collection_id in collection_ids:
+                row = reading.collection_row(connection, collection_id)
+                if row is None:
+                    continue
+                generations = (row.generation, row.generation + 1)
+                names = [outbox.vector_name(self.workspace_id, row.id, one) for one in generations]
+                writing.drop_collection(connection, row, names)
+
+    def _own(self, collection: Collection) -> bool:
+        if collection.workspace_id != self.workspace_id:
+            raise NotFound(f"There is no collection {collection.name!r} in this workspace.")
+        return True

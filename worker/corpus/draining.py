@@ -1,0 +1,168 @@
+"""Brings the vector index up to the text store: applies the outbox in order, rebuilds what is missing, drops what is gone.
+
+One drainer per collection, by a lease in the workspace's file; every step may be repeated after a crash.
+"""
+
+import secrets
+from collections.abc import Sequence
+
+import numpy as np
+
+from worker.corpus import outbox
+from worker.corpus.lexical import extend_grep
+from worker.corpus.reading import CollectionRow, collection_rows, vectors_of_rows
+from worker.corpus.text_store import TextStore
+from worker.corpus.vectors import Vectors
+from worker.errors import VectorsUnavailable
+from worker.logs import get_logger
+
+_log = get_logger(__name__)
+
+BATCH = 500
+LEASE_SECONDS = 60.0
+GREP_CHUNKS = 20_000
+"""Chunks from which the trigram pre-filter pays; below, a scan takes some 60 ms at most."""
+_GREP_BATCH = 2_000
+
+
+class Drainer:
+    """The drainer of one workspace; any thread of any process may run one, the lease lets one at a time work."""
+
+    def __init__(self, store: TextStore, vectors: Vectors, workspace_id: str) -> None:
+        self._store = store
+        self._vectors = vectors
+        self._workspace_id = workspace_id
+        self._token = secrets.token_hex(8)
+        self._checked: set[int] = set()
+
+    def drain(self, collection_id: str | None = None) -> int:
+        """Applies everything that is pending; how many changes. `VectorsUnavailable` when the index cannot be reached.
+
+        A collection that another drainer works on is left to it.
+        """
+        with self._store.read() as connection:
+            rows = [row for row in collection_rows(connection) if collection_id in (None, row.id)]
+        applied = sum(self._drain_one(row) for row in rows if row.embedder)
+        self._drop_orphans()
+        return applied
+
+    def recheck(self, collection_id: str) -> None:
+        """Lets the next drain count the vectors again: a search found the index missing."""
+        with self._store.read() as connection:
+            self._checked -= {row.number for row in collection_rows(connection) if row.id == collection_id}
+
+    def catch_up_grep(self) -> None:
+        """Extends the pre-filter of grep in collections that are large enough to need one."""
+        with self._store.read() as connection:
+            large = [row for row in collection_rows(connection) if row.chunks >= GREP_CHUNKS]
+        for row in large:
+            reached = -1
+            while True:
+                with self._store.write() as connection:
+                    current = next((one for one in collection_rows(connection) if one.number == row.number), None)
+                    if current is None or current.grep_row == reached:
+                        break
+                    reached = extend_grep(connection, row.number, current.grep_row, _GREP_BATCH)
+                    if reached == current.grep_row:
+                        break
+
+    def _drain_one(self, row: CollectionRow) -> int:
+        applied = 0
+        while self._has_work(row):  # again: somebody may have written between our last look and the end of our lease
+            # A token per run: two threads of one process must not take each other's lease for their own.
+            token = f"{self._token}-{secrets.token_hex(4)}"
+            with self._store.write() as connection:
+                if not outbox.take_lease(connection, row.number, token, LEASE_SECONDS):
+                    return applied
+            try:
+                while step := self._apply_batch(row.number, token):
+                    applied += step
+                self._compare(row.number, token)
+            finally:
+                with self._store.write() as connection:
+                    outbox.drop_lease(connection, row.number, token)
+        return applied
+
+    def _has_work(self, row: CollectionRow) -> bool:
+        if row.number not in self._checked:
+            return True
+        with self._store.read() as connection:
+            return bool(outbox.pending(connection, row.number, 1))
+
+    def _apply_batch(self, number: int, token: str) -> int:
+        with self._store.read() as connection:
+            row = _row(collection_rows(connection), number)
+            changes = outbox.pending(connection, number, BATCH) if row else []
+            if row is None or not changes:
+                return 0
+            touched = sorted({change.row for change in changes})
+            live, matrix = vectors_of_rows(connection, row.embedder or "", touched)
+        name = self._name(row)
+        gone = sorted(set(touched) - set(live))
+        if live:
+            self._vectors.upsert(name, live, matrix)
+        if gone:
+            self._vectors.delete(name, gone)
+        with self._store.write() as connection:
+            kept = outbox.mark_applied(connection, number, token, changes[-1].seq) and outbox.take_lease(
+                connection, number, token, LEASE_SECONDS
+            )
+        return len(changes) if kept else 0
+
+    def _compare(self, number: int, token: str) -> None:
+        """Once per process: an index that lost vectors, or has too many, is built again from the cached ones."""
+        with self._store.read() as connection:
+            row = _row(collection_rows(connection), number)
+            behind = outbox.vector_lag(connection, number)
+        if behind or number in self._checked:
+            return
+        found = (self._vectors.count(self._name(row)) or 0) if row else 0
+        if row and found != row.chunks:
+            _log.warning("vector_index_rebuild", collection=row.id, chunks=row.chunks, vectors=found)
+            self._rebuild(row, token)
+        self._checked.add(number)
+
+    def _rebuild(self, row: CollectionRow, token: str) -> None:
+        name = self._name(row, row.generation + 1)
+        self._vectors.drop(name)  # left over from a rebuild that did not end
+        with self._store.read() as connection:
+            seq = max(outbox.last_seq(connection, row.number), row.applied_seq)
+            statement = "SELECT row FROM chunk WHERE collection = ? ORDER BY row"
+            rows: list[int] = [found[0] for found in connection.execute(statement, (row.number,))]
+        for start in range(0, len(rows), BATCH):
+            if not self._copy(row, name, rows[start : start + BATCH], token):
+                return
+        with self._store.write() as connection:
+            outbox.switch_generation(connection, row, token, seq, self._name(row))
+
+    def _copy(self, row: CollectionRow, name: str, rows: Sequence[int], token: str) -> bool:
+        with self._store.read() as connection:
+            live, matrix = vectors_of_rows(connection, row.embedder or "", rows)
+        if live:
+            self._vectors.upsert(name, live, np.ascontiguousarray(matrix))
+        with self._store.write() as connection:
+            return outbox.take_lease(connection, row.number, token, LEASE_SECONDS)
+
+    def _drop_orphans(self) -> None:
+        with self._store.read() as connection:
+            names = outbox.orphans(connection)
+        for name in names:
+            self._vectors.drop(name)
+            with self._store.write() as connection:
+                outbox.forget_orphan(connection, name)
+
+    def _name(self, row: CollectionRow, generation: int | None = None) -> str:
+        return outbox.vector_name(self._workspace_id, row.id, generation or row.generation)
+
+
+def drain_quietly(drainer: Drainer, collection_id: str | None = None) -> int:
+    """Drains if it can; what cannot be told now stays in the outbox for the next one who tries."""
+    try:
+        return drainer.drain(collection_id)
+    except VectorsUnavailable as error:
+        _log.warning("vector_drain_deferred", error=str(error))
+        return 0
+
+
+def _row(rows: Sequence[CollectionRow], number: int) -> CollectionRow | None:
+    return next((row for row in rows if row.number == number), None)

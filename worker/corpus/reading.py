@@ -1,0 +1,179 @@
+"""The statements that read a workspace's file: collections, documents and chunks as records; changes nothing."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.corpus.records import Chunk, Document
+from worker.corpus.text_store import Connection, Row
+
+
+@dataclass(frozen=True)
+class CollectionRow:
+    """A collection as its workspace's file knows it; `number` names its tables, `generation` its vector index."""
+
+    number: int
+    id: str
+    embedder: str | None
+    dimension: int | None
+    index_version: int
+    chunks: int
+    analyzer: int
+    grep_row: int
+    generation: int
+    applied_seq: int
+
+
+_COLLECTION = (
+    "SELECT number, id, embedder, dimension, index_version, chunks, analyzer, grep_row, generation, applied_seq "
+    "FROM collection"
+)
+_DOCUMENT = (
+    "SELECT d.id, c.id AS collection_id, d.key, d.title, d.url, d.media_type, d.metadata, d.characters, d.chunks, "
+    "d.sha256, d.version, d.warnings, d.created_at, d.updated_at "
+    "FROM document d JOIN collection c ON c.number = d.collection "
+)
+_CHUNK = (
+    'SELECT k.row, k.document_id, k.n, k.position, k.text, k.start, k."end", k.tokens, k.page, k.heading, '
+    "d.key, d.title, d.url, d.metadata, c.id AS collection_id "
+    "FROM chunk k JOIN document d ON d.id = k.document_id JOIN collection c ON c.number = k.collection "
+)
+
+
+def collection_row(connection: Connection, collection_id: str) -> CollectionRow | None:
+    """The collection, or None when nothing was ever written to it."""
+    row = connection.execute(f"{_COLLECTION} WHERE id = ?", (collection_id,)).fetchone()
+    return CollectionRow(*row) if row else None
+
+
+def collection_rows(connection: Connection) -> list[CollectionRow]:
+    """All collections of the workspace."""
+    return [CollectionRow(*row) for row in connection.execute(f"{_COLLECTION} ORDER BY number")]
+
+
+def to_document(row: Row) -> Document:
+    """A row of a document query as a record."""
+    values: dict[str, Any] = dict(row)
+    values["metadata"] = json.loads(values["metadata"])
+    values["warnings"] = tuple(json.loads(values["warnings"]))
+    return Document(**values)
+
+
+def document_by_key(connection: Connection, number: int, key: str) -> Document | None:
+    """The document with the user's key."""
+    row = connection.execute(f"{_DOCUMENT} WHERE d.collection = ? AND d.key = ?", (number, key)).fetchone()
+    return to_document(row) if row else None
+
+
+def list_documents(connection: Connection, number: int, *, after: str | None, limit: int) -> list[Document]:
+    """Documents by key, from the first key behind `after`."""
+    statement = f"{_DOCUMENT} WHERE d.collection = ? AND d.key > ? ORDER BY d.key LIMIT ?"
+    return [to_document(row) for row in connection.execute(statement, (number, after or "", limit))]
+
+
+def document_text(connection: Connection, document_id: str) -> str | None:
+    """The stored text of a document."""
+    row = connection.execute("SELECT text FROM document_text WHERE document_id = ?", (document_id,)).fetchone()
+    return row[0] if row else None
+
+
+def stored_source(connection: Connection, number: int, key: str) -> tuple[str, bytes] | None:
+    """Id of the document with that key, and the fingerprint of what it was made from."""
+    statement = "SELECT id, source_sha FROM document WHERE collection = ? AND key = ?"
+    found = connection.execute(statement, (number, key)).fetchone()
+    return (found[0], bytes(found[1])) if found else None
+
+
+def metadata_of_documents(connection: Connection, number: int) -> Iterator[tuple[str, Any]]:
+    """Id and metadata of each document of a collection."""
+    for row in connection.execute("SELECT id, metadata FROM document WHERE collection = ?", (number,)):
+        yield row[0], json.loads(row[1])
+
+
+def to_chunk(row: Row) -> Chunk:
+    """A row of a chunk query as a record."""
+    values: dict[str, Any] = dict(row)
+    values["id"] = f"{values['document_id']}_{values.pop('n')}"
+    values["metadata"] = json.loads(values["metadata"])
+    return Chunk(**values)
+
+
+def chunks_by_row(connection: Connection, rows: Iterable[int]) -> dict[int, Chunk]:
+    """Whole chunks by row; a row that is gone is left out."""
+    statement = f"{_CHUNK} WHERE k.row IN (SELECT value FROM json_each(?))"  # noqa: S608 - constant text
+    found = (to_chunk(row) for row in connection.execute(statement, (json.dumps(list(rows)),)))
+    return {chunk.row: chunk for chunk in found}
+
+
+def chunks_of_document(connection: Connection, document_id: str) -> list[Chunk]:
+    """All chunks of a document, in its order."""
+    statement = f"{_CHUNK} WHERE k.document_id = ? ORDER BY k.position"
+    return [to_chunk(row) for row in connection.execute(statement, (document_id,))]
+
+
+def rows_of_chunk_ids(connection: Connection, chunk_ids: Iterable[str]) -> dict[str, int]:
+    """The rows of chunk ids; an id that names no chunk is left out."""
+    statement = "SELECT row FROM chunk WHERE document_id = ? AND n = ?"
+    rows: dict[str, int] = {}
+    for chunk_id in chunk_ids:
+        document_id, _, n = chunk_id.rpartition("_")
+        if n.isascii() and n.isdigit() and len(n) < 16:
+            found = connection.execute(statement, (document_id, int(n))).fetchone()
+            if found and chunk_id == f"{document_id}_{int(n)}":
+                rows[chunk_id] = found[0]
+    return rows
+
+
+def rows_of_documents(connection: Connection, document_ids: Iterable[str]) -> list[int]:
+    """The rows of all chunks of these documents, ascending."""
+    statement = "SELECT row FROM chunk WHERE document_id IN (SELECT value FROM json_each(?)) ORDER BY row"
+    return [row[0] for row in connection.execute(statement, (json.dumps(list(document_ids)),))]
+
+
+def live_rows(connection: Connection, number: int, rows: Sequence[int]) -> list[int]:
+    """Those of `rows` that are chunks of the collection now, in the given order."""
+    statement = "SELECT row FROM chunk WHERE collection = ? AND row IN (SELECT value FROM json_each(?))"
+    live = {row[0] for row in connection.execute(statement, (number, json.dumps(list(rows))))}
+    return [row for row in rows if row in live]
+
+
+def vectors_of_rows(
+    connection: Connection, embedder: str, rows: Iterable[int]
+) -> tuple[list[int], NDArray[np.float32]]:
+    """Rows that have a cached vector, and those vectors as a matrix."""
+    statement = (
+        "SELECT k.row, v.vector FROM json_each(?) j CROSS JOIN chunk k ON k.row = j.value "
+        "CROSS JOIN vector v ON v.embedder = ? AND v.sha = k.embed_sha"
+    )
+    found = connection.execute(statement, (json.dumps(list(rows)), embedder)).fetchall()
+    matrix = np.frombuffer(b"".join(row[1] for row in found), np.float32)
+    return [row[0] for row in found], matrix.reshape(len(found), -1) if found else matrix.reshape(0, 0)
+
+
+def known_vectors(connection: Connection, embedder: str, shas: Iterable[bytes]) -> dict[bytes, NDArray[np.float32]]:
+    """Cached vectors by the sha256 of the embedded text."""
+    statement = "SELECT vector FROM vector WHERE embedder = ? AND sha = ?"
+    found = ((sha, connection.execute(statement, (embedder, sha)).fetchone()) for sha in shas)
+    return {sha: np.frombuffer(row[0], np.float32) for sha, row in found if row}
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a collection holds."""
+
+    documents: int
+    chunks: int
+    tokens: int
+
+
+def totals(connection: Connection, number: int) -> Totals:
+    """Counted, not kept: exact at any time."""
+    documents = connection.execute("SELECT count(*) FROM document WHERE collection = ?", (number,)).fetchone()[0]
+    chunks, tokens = connection.execute(
+        "SELECT count(*), coalesce(sum(tokens), 0) FROM chunk WHERE collection = ?", (number,)
+    ).fetchone()
+    return Totals(documents, chunks, tokens)
