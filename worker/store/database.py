@@ -45,6 +45,7 @@ class Database:
         """Opens nothing yet. Raises `ConfigurationError` for a URL that names no supported database."""
         self._url = _parse(url)
         self.dialect: str = self._url.get_backend_name()
+        self._here = threading.local()
         self._turn = threading.Lock() if self.dialect == "sqlite" else None
         self._engine = _sqlite_engine(self._url) if self.dialect == "sqlite" else _postgres_engine(self._url)
         options: dict[str, Any] = {_MODE: "read"}
@@ -124,22 +125,22 @@ class Database:
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
                 yield connection
                 if self.dialect == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
-                    raise StoreUnavailable(
-                        "The migration would have left rows without their parent; nothing was changed."
-                    )
+                    raise RuntimeError("The migration would have left rows without their parent; nothing was changed.")
 
     @contextmanager
     def _in_turn(self) -> Generator[None]:
         """Lines up this process's writers before they take a connection: SQLite's own waiting polls and is unfair."""
-        if self._turn is None:
-            yield
-            return
-        if not self._turn.acquire(timeout=WAIT_SECONDS):
+        if getattr(self._here, "writing", False):
+            raise RuntimeError("A write was begun inside a write: it would wait for itself.")
+        if self._turn is not None and not self._turn.acquire(timeout=WAIT_SECONDS):
             raise StoreUnavailable(f"The database was busy writing for {WAIT_SECONDS:.0f} s; try again.")
+        self._here.writing = True
         try:
             yield
         finally:
-            self._turn.release()
+            self._here.writing = False
+            if self._turn is not None:
+                self._turn.release()
 
     @contextmanager
     def _translated(self) -> Generator[None]:

@@ -68,6 +68,16 @@ def test_a_write_that_raises_leaves_nothing_behind(database: Database) -> None:
     assert _names(database) == []
 
 
+def test_a_write_inside_a_write_is_a_mistake_that_shows_at_once(database: Database) -> None:
+    with pytest.raises(RuntimeError, match="inside"), database.write() as connection:
+        _insert(connection, "outer")
+        with database.write():
+            pass
+    with database.write() as connection:
+        _insert(connection, "next")
+    assert _names(database) == ["next"]
+
+
 def test_a_read_cannot_write(database: Database) -> None:
     with pytest.raises((StoreUnavailable, sa.exc.InternalError)), database.read() as connection:
         _insert(connection, "sly")
