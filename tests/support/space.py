@@ -47,6 +47,7 @@ class MemorySpace:
         titles: Mapping[str, str] | None = None,
         before: Callable[[str], None] = lambda name: None,
         degraded: tuple[str, ...] = (),
+        leg: int = 25,
     ) -> None:
         self.documents: dict[str, list[Chunk]] = {}
         for document_id, texts in documents.items():
@@ -56,13 +57,13 @@ class MemorySpace:
                 chunks.append(make_chunk(document_id, position, text, start=start, title=title))
                 start += len(text)
             self.documents[document_id] = chunks
-        self._before, self._degraded = before, degraded
+        self._before, self._degraded, self._leg = before, degraded, leg
         self._lock = threading.Lock()
         self.queries: list[str] = []
 
     def search(self, query: str, *, k: int, exclude: frozenset[str]) -> SearchHits:
-        """Two legs (shared words, and shared words per length), fused by reciprocal ranks: so ranks shift when ids are
-        excluded, as they do in the real corpus."""
+        """Two legs (shared words, and shared words per length) of limited depth, fused by reciprocal ranks: so ranks
+        shift and others move up when ids are excluded, as in the real corpus."""
         self._before("search")
         with self._lock:
             self.queries.append(query)
@@ -73,8 +74,8 @@ class MemorySpace:
             overlap = sum(counts[word] for word in wanted)
             if overlap:
                 scored.append((chunk, overlap, overlap / sum(counts.values())))
-        one = [chunk for chunk, *_ in sorted(scored, key=lambda row: (-row[1], row[0].id))][:25]
-        two = [chunk for chunk, *_ in sorted(scored, key=lambda row: (-row[2], row[0].id))][:25]
+        one = [chunk for chunk, *_ in sorted(scored, key=lambda row: (-row[1], row[0].id))][: self._leg]
+        two = [chunk for chunk, *_ in sorted(scored, key=lambda row: (-row[2], row[0].id))][: self._leg]
         fused: dict[str, float] = {}
         for leg in (one, two):
             for rank, chunk in enumerate(leg, start=1):
@@ -87,7 +88,9 @@ class MemorySpace:
         """First matches in document order."""
         self._before("grep")
         try:
-            compiled = re2.compile(pattern)
+            options = re2.Options()
+            options.log_errors = False
+            compiled = re2.compile(pattern, options)
         except re2.error as error:
             raise InvalidRequest(f"The pattern is not valid: {error}") from error
         chunks = (chunk for chunks in self.documents.values() for chunk in chunks)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from worker.errors import DeadlineExceeded, ModelRefused, ModelUnavailable, StopSignal
@@ -82,6 +83,7 @@ class SearchAgent:
         self.meter = Meter(self.limits)
         self.context = Context(question, self.policy.opening_tokens(question), self.rules)
         self.toolbox = Toolbox(self.space, self.context, self.rules, self.reranker)
+        self._call_ids: set[str] = set()
         self.recorder.start(question, self.rules, self.limits)
         self._pool = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="agent")
         try:
@@ -112,8 +114,10 @@ class SearchAgent:
         except (ModelUnavailable, ModelRefused) as error:
             if not self.context.held():
                 raise
-            raise CutShort(str(error.details.get("reason") or error.code)) from error
+            too_long = error.details.get("reason") == "prompt-too-long"
+            raise CutShort("prompt-too-long" if too_long else error.code) from error
         seconds = time.monotonic() - started
+        action = self._with_own_ids(action)
         self.context.act(action)
         self.meter.asked(action, seconds)
         self.recorder.action(self.meter.turns, action, view.used, seconds, closing=closing)
@@ -190,6 +194,15 @@ class SearchAgent:
         tokens = self.context.used - before + freed
         self.recorder.observation(self.meter.turns, observation, self.rules, tokens, time.monotonic() - started)
         return observation
+
+    def _with_own_ids(self, action: Action) -> Action:
+        """Some endpoints count their call ids from zero in every reply; within a run each id names one call."""
+        calls: list[ToolCall] = []
+        for at, call in enumerate(action.calls):
+            taken = call.id in self._call_ids
+            calls.append(replace(call, id=f"call_{self.meter.turns + 1}_{at}") if taken else call)
+            self._call_ids.add(calls[-1].id)
+        return replace(action, calls=tuple(calls))
 
     def _submit(self, work: Callable[[], T]) -> Future[T]:
         return self._pool.submit(copy_context().run, work)

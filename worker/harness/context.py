@@ -124,7 +124,7 @@ class Context:
     """The state of one run that the policy can see. `used` is the token count of the pruned view, kept as a sum."""
 
     def __init__(self, question: str, opening_tokens: int, rules: Rules) -> None:
-        self._question = question
+        self.question = question
         self._rules = rules
         self._turns: list[_Turn] = []
         self._shown: dict[str, Chunk] = {}
@@ -237,7 +237,7 @@ class Context:
             transient = rules.say(rules.wording.over_budget, self.used)
         prompt = self.used + (MESSAGE_OVERHEAD + count_tokens(transient) if transient else 0)
         return ContextView(
-            question=self._question,
+            question=self.question,
             turns=tuple(self._visible(turn) for turn in self._turns),
             held=self.held(),
             used=self.used,

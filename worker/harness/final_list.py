@@ -13,6 +13,7 @@ from worker.corpus.records import Chunk
 from worker.harness.actions import Ranked
 from worker.harness.context import Context
 from worker.harness.outcome import Selection, rank_score
+from worker.harness.overlap import by_overlap
 
 _OPEN = re.compile(
     r"<\s*document\s+id\s*=\s*(?:\"([^\"<>]*)\"|'([^'<>]*)'|\{([^{}<>]*)\}|([^\s<>]+))[^<>]*>", re.IGNORECASE
@@ -112,15 +113,15 @@ def resolve(ranking: Sequence[Ranked], context: Context, limit: int) -> Resolved
 
 def _of_document(entry: Ranked, context: Context) -> list[Chunk]:
     """What a document id stands for: its passages that a search or grep found and that are still in view; of a document
-    that was only read the passages that share most words with the justification; else what was pruned of it."""
+    that was only read the passages that share most with question and justification; else what was pruned of it."""
     held = [held for held in context.held() if held.chunk.document_id == entry.id]
     found = [one.chunk for one in held if any(not way.startswith("read: ") for way in one.found_by)]
     if found:
         return found
     if held:
-        words = set(re.findall(r"\w+", entry.justification.lower()))
-        ranked = sorted(held, key=lambda one: -len(words & set(re.findall(r"\w+", one.chunk.text.lower()))))
-        return sorted((one.chunk for one in ranked[:DOCUMENT_CHUNKS]), key=lambda chunk: chunk.position)
+        scores = by_overlap(f"{context.question} {entry.justification}", [one.chunk for one in held])
+        best = sorted(range(len(held)), key=lambda at: -scores[at])[:DOCUMENT_CHUNKS]
+        return sorted((held[at].chunk for at in best), key=lambda chunk: chunk.position)
     return [chunk for chunk in context.shown().values() if chunk.document_id == entry.id][:DOCUMENT_CHUNKS]
 
 

@@ -15,6 +15,7 @@ from worker.corpus.records import Chunk, SearchHits
 from worker.errors import InvalidRequest, ModelRefused, ModelUnavailable, NodeError, NotFound, ToolError
 from worker.harness.budget import Rules
 from worker.harness.context import Context, Observation
+from worker.harness.overlap import by_overlap
 from worker.inference.messages import ToolCall, ToolSpec
 from worker.logs import get_logger
 
@@ -236,12 +237,22 @@ def _show_read(box: Toolbox, call: ToolCall, arguments: Arguments, fetched: Fetc
         return Observation(call, text=box.rules.wording.no_results)
     allowance = box.rules.result_allowance(box.context.used)
     if sum(chunk.tokens for chunk in chunks) > allowance:
-        query = box.surfaced.get(chunks[0].document_id)
-        best = fitting(box.ranked(query, chunks) if query else chunks, allowance, len(chunks))
+        best = fitting(_by_surfacing_query(box, chunks), allowance, len(chunks))
         chunks = sorted(best, key=lambda chunk: chunk.position)
     if not chunks:
         return Observation(call, text=box.rules.wording.nothing_fits)
     return Observation(call, "document", tuple(chunks), found_by=f"read: {chunks[0].document_id}")
+
+
+def _by_surfacing_query(box: Toolbox, chunks: list[Chunk]) -> list[Chunk]:
+    """Best first for the query that first displayed the document; in document order when no search displayed it."""
+    query = box.surfaced.get(chunks[0].document_id)
+    if query is None:
+        return chunks
+    if box.reranker is not None:
+        return box.ranked(query, chunks)
+    scores = by_overlap(query, chunks)
+    return [chunks[at] for at in sorted(range(len(chunks)), key=lambda at: -scores[at])]
 
 
 def _nothing(box: Toolbox, argument: str, exclude: frozenset[str]) -> None:  # noqa: ARG001 - a row's signature

@@ -1,0 +1,60 @@
+"""What a policy without a language model may ask of the indexed text, beyond the tools: counts, names and closeness.
+
+Nothing here is shown to anybody: what the policy wants to return, it has to bring into view with a tool call first.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from worker.corpus.records import Chunk
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A chunk near the question; ranks count from 1, None where that leg did not find it."""
+
+    chunk: Chunk
+    lexical_rank: int | None = None
+    dense_rank: int | None = None
+
+
+@dataclass(frozen=True)
+class NamedRow:
+    """The chunk at `row` opens a document that goes by `phrase` (index terms with spaces between)."""
+
+    phrase: str
+    row: int
+    quality: float
+
+
+class Insight(Protocol):
+    """A view of the collections of one search, already filtered."""
+
+    def size(self) -> tuple[int, float]:
+        """Number of chunks, and index terms of a chunk on average."""
+        ...
+
+    def candidates(self, question: str, per_leg: int) -> list[Candidate]:
+        """The best chunks of either leg, at most `per_leg` of each."""
+        ...
+
+    def similarities(self, question: str, rows: Sequence[int]) -> Mapping[int, float]:
+        """Cosine of the question with each row's vector; rows without a vector are left out."""
+        ...
+
+    def frequencies(self, terms: Iterable[str]) -> Mapping[str, int]:
+        """In how many chunks each term stands; unknown terms are left out."""
+        ...
+
+    def named(self, leads: Iterable[str]) -> list[NamedRow]:
+        """All stored names that begin with one of the leads (`worker.corpus.names.lead_of`)."""
+        ...
+
+    def holding(self, terms: Sequence[str], limit: int) -> list[int]:
+        """Rows in which the terms stand one behind the other; empty when there are more than `limit`."""
+        ...
+
+    def chunks(self, rows: Sequence[int]) -> Mapping[int, Chunk]:
+        """Whole chunks by row; rows that are gone are left out."""
+        ...

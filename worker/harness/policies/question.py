@@ -1,0 +1,67 @@
+"""A question as terms and stems, each with its weight in the indexed text: rare words tell more than frequent ones."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from worker.corpus.analyzer import analyze
+from worker.harness.policies.insight import Insight
+from worker.harness.policies.reading import STEM_LETTERS
+
+LONGEST_GRAM = 8
+
+
+class Question:
+    """The question of one run, and what is known of the frequency of terms."""
+
+    def __init__(self, text: str, insight: Insight) -> None:
+        self.text = text
+        self.terms = tuple(analyze(text, query=True))
+        self.known = frozenset(self.terms)
+        self._insight = insight
+        self._chunks, self.mean_terms = insight.size()
+        self._frequency: dict[str, int] = {}
+        self.learn(self.known)
+        self.stems: dict[str, float] = {}
+        for term in self.terms:
+            stem = term[:STEM_LETTERS]
+            self.stems[stem] = max(self.stems.get(stem, 0.0), self.weight(term))
+        self.total = sum(self.stems.values()) or 1.0
+        self.grams = self._grams()
+
+    def learn(self, terms: Iterable[str]) -> None:
+        """Looks up the frequency of terms that are not known yet."""
+        new = [term for term in dict.fromkeys(terms) if term not in self._frequency]
+        found = self._insight.frequencies(new) if new else {}
+        self._frequency.update({term: found.get(term, 0) for term in new})
+
+    def frequency(self, term: str) -> int:
+        """In how many chunks a learnt term stands."""
+        return self._frequency.get(term, 0)
+
+    def weight(self, term: str) -> float:
+        """Inverse document frequency of a learnt term."""
+        count = self.frequency(term)
+        return math.log(1 + (self._chunks - count + 0.5) / (count + 0.5)) if count <= self._chunks else 0.0
+
+    def weight_of(self, terms: Iterable[str]) -> float:
+        """Sum of the weights of the different terms."""
+        return sum(self.weight(term) for term in set(terms))
+
+    def usable(self, phrase: Sequence[str]) -> bool:
+        """Whether a name is rare enough to point anywhere."""
+        counts = [self.frequency(term) for term in phrase]
+        if len(phrase) == 1 and counts[0] > max(10, 0.02 * self._chunks):
+            return False
+        return any(count <= max(3, 0.05 * self._chunks) for count in counts)
+
+    def rare(self, term: str) -> bool:
+        """Whether one term is rare enough to connect two chunks that share it."""
+        return 2 <= self.frequency(term) <= min(max(30, 0.02 * self._chunks), 60)
+
+    def _grams(self) -> dict[tuple[str, ...], float]:
+        size = len(self.terms)
+        return {
+            self.terms[start:end]: sum(self.weight(term) for term in self.terms[start:end])
+            for start in range(size)
+            for end in range(start + 2, min(size, start + LONGEST_GRAM) + 1)
+        }

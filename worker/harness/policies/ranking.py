@@ -1,0 +1,100 @@
+"""Weighs evidence into an order of chunks, in three rounds: the question alone, then links from what the last round trusts.
+
+The weights are data (`ranking.json`), fitted by `bench/train_offline.py` on public questions; nothing here knows them.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from worker.harness.policies.evidence import DIRECT, Evidence, Numbers
+
+MOST_SEEDS, LEAST_SEED_TRUST = 15, 0.005
+MOST_SHARING, LEAST_SHARING_TRUST = 6, 0.02
+CERTAINTY = 6
+"""How many numbers say what the round before thought."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """Weights of one round, for standardised numbers: `trust` gives a probability (its last entry is the bias),
+    `order` a score that compares chunks of one question."""
+
+    mean: Numbers
+    scale: Numbers
+    trust: Numbers
+    order: Numbers
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A chunk in its place; `trust` in (0, 1) is how likely it is needed for the answer."""
+
+    row: int
+    score: float
+    trust: float
+
+
+def seeds_of(trust: Sequence[float], rows: Sequence[int], most: int, least: float) -> list[int]:
+    """The most trusted rows, best first."""
+    order = np.argsort(-np.asarray(trust), kind="stable")[:most]
+    return [rows[at] for at in order if trust[at] > least]
+
+
+def numbers_of(evidence: Evidence, trust: Numbers | None) -> Numbers:
+    """The lines of one round: what the question alone says, and from the second round on what links say given the
+    trust of the round before (shorter than the lines when links led to new candidates)."""
+    if trust is None:
+        return evidence.direct()
+    rows = list(evidence.rows)
+    seeds = seeds_of(list(trust), rows, MOST_SEEDS, LEAST_SEED_TRUST)
+    sharing = seeds_of(list(trust), rows, MOST_SHARING, LEAST_SHARING_TRUST)
+    evidence.follow(list(dict.fromkeys(seeds + sharing)))
+    evidence.share(sharing)
+    trust_of = dict(zip(rows, trust.tolist(), strict=False))
+    direct, linked = evidence.direct(), evidence.linked(trust_of, seeds, sharing)
+    before = np.zeros(len(evidence.rows))
+    before[: len(trust)] = trust
+    best = before.max(initial=0.0)
+    certainty = np.column_stack(
+        [
+            before,
+            np.log(before + 1e-4) / 5,
+            best * direct[:, [0, 1, 8]],
+            best * (linked[:, 0] > 0),
+        ]
+    )
+    return np.column_stack([direct, linked, certainty])
+
+
+def judge(numbers: Numbers, weights: Round) -> tuple[Numbers, Numbers]:
+    """Trust and score of each line."""
+    standard = (numbers - weights.mean) / weights.scale
+    logits = np.clip(standard @ weights.trust[:-1] + weights.trust[-1], -30, 30)
+    return 1 / (1 + np.exp(-logits)), standard @ weights.order
+
+
+def rank(evidence: Evidence, rounds: Sequence[Round] | None = None) -> list[Ranked]:
+    """All candidates, best first. `evidence` has collected; following links lets it grow."""
+    trust: Numbers | None = None
+    score = np.zeros(0)
+    for weights in rounds or fitted_rounds():
+        trust, score = judge(numbers_of(evidence, trust), weights)
+    if trust is None:
+        return []
+    order = np.argsort(-score, kind="stable")
+    return [Ranked(evidence.rows[at], float(score[at]), float(trust[at])) for at in order]
+
+
+@cache
+def fitted_rounds() -> tuple[Round, ...]:
+    """The weights that ship."""
+    stored = json.loads((Path(__file__).parent / "ranking.json").read_text())
+    return tuple(Round(*(np.array(line[name]) for name in ("mean", "scale", "trust", "order"))) for line in stored)
+
+
+__all__ = ["CERTAINTY", "DIRECT", "Ranked", "Round", "fitted_rounds", "judge", "numbers_of", "rank"]
