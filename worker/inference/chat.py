@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -210,11 +210,11 @@ class HttpChat:
 
     def _post(self, body: Mapping[str, JsonValue], until: float, abort: Abort) -> tuple[int, Mapping[str, str], bytes]:
         left = max(0.001, until - time.monotonic())
-        line = _Line()
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         timeout = httpx.Timeout(left, connect=min(CONNECT_SECONDS, left))
         with (
             httpx.Client(verify=_tls() if self._url.startswith("https:") else False, trust_env=False) as client,
+            closing(_Line()) as line,
             abort.calling(line.cut),
             client.stream(
                 "POST", self._url, json=body, headers=headers, timeout=timeout, extensions={"trace": line.trace}
@@ -278,27 +278,32 @@ def _field(param: str) -> str:
 
 
 class _Line:
-    """The socket under a request that is in flight, so that another thread can cut it."""
+    """A second handle on the socket under a request in flight, by which another thread can cut it. The handle is our own,
+    so cutting never meets a socket that is being wrapped in TLS, or closed and its number given to somebody else."""
 
     def __init__(self) -> None:
-        self._socket: socket.socket | None = None
+        self._handle: socket.socket | None = None
         self._is_cut = False
 
     def trace(self, event: str, info: Mapping[str, object]) -> None:
         """httpx tells what it does; a fresh connection is what we wait for."""
-        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+        if event == "connection.connect_tcp.complete":
             stream = cast("_Stream", info["return_value"])
-            self._socket = cast(socket.socket, stream.get_extra_info("socket"))
+            self._handle = cast(socket.socket, stream.get_extra_info("socket")).dup()
             if self._is_cut:
                 self.cut()
 
     def cut(self) -> None:
         """Shuts the connection down in both directions, which wakes whoever reads from it."""
         self._is_cut = True
-        if self._socket is not None:
+        if self._handle is not None:
             with suppress(OSError):
-                # The plain socket's method: the TLS wrapper's would tear its state down under the reading thread.
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+                self._handle.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Gives the handle back; nothing can be cut after that."""
+        if self._handle is not None:
+            self._handle.close()
 
 
 class _Stream(Protocol):
