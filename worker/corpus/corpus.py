@@ -33,6 +33,9 @@ MAX_CHUNK_TOKENS = 512
 UNUSED_VECTOR_SECONDS = 7 * 24 * 3600.0
 """How long the vector of a text that is no longer stored is kept, in case the text comes back."""
 
+_NO_INDEX = "sign-of-life"
+"""A name that no index has: counting it asks Chroma and finds nothing."""
+
 _WORKSPACE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -102,6 +105,10 @@ class Corpora:
             applied += corpus.maintain()
             self._remove_if_dropped(path.parent.name)
         return applied
+
+    def check_vectors(self) -> None:
+        """Asks the vector index for a sign of life; raises `VectorsUnavailable`."""
+        self._parts.vectors.count(_NO_INDEX)
 
     def close(self) -> None:
         """Closes the files, Chroma and the embedders' connections."""
