@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -24,6 +24,7 @@ _MENDS = {
     409: "Wait until the other operation is done, or choose another name.",
     413: "Split the document, or raise HOPNODE_MAX_DOCUMENT_BYTES on the node.",
 }
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _REFUSED = frozenset({401, 403, 404})
 
 
@@ -55,7 +56,8 @@ class NodeClient:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.url = url.rstrip("/")
         self._reconnect_seconds = reconnect_seconds
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_seconds, trust_env=False)
+        is_here = urlsplit(self.url).hostname in _LOOPBACK  # then a proxy from the environment would be in the way
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_seconds, trust_env=not is_here)
 
     def __enter__(self) -> "NodeClient":
         return self
@@ -93,11 +95,6 @@ class NodeClient:
         """PUT of the raw bytes of one document; the node's outcome. Raises as `get`."""
         path = f"/v1/collections/{quote(collection, safe='')}/documents/{quote(key)}"
         return self._json("PUT", path, content=content, headers={"Content-Type": media_type})
-
-    def put_text(self, collection: str, key: str, body: Mapping[str, Any]) -> JsonObject:
-        """PUT of a document given as JSON (`text`, `title`, `url`, `metadata`); raises as `get`."""
-        path = f"/v1/collections/{quote(collection, safe='')}/documents/{quote(key)}"
-        return self._json("PUT", path, json=body)
 
     def follow(self, search_id: str) -> Iterator[NodeEvent]:
         """The steps of a search until it ends; goes on where it stopped when the connection breaks off."""

@@ -100,7 +100,8 @@ def demo(
     if as_json:
         display.print_json(_as_json(comparisons))
     else:
-        demo_view.closing(console, comparisons, settings)
+        url = f"http://{invocation.service.host}:{invocation.service.port}"
+        demo_view.closing(console, comparisons, settings, url)
 
 
 def fill(client: "NodeClient") -> Library:

@@ -45,8 +45,8 @@ def comparison(console: Console, one: Comparison, library: Library, number: int)
     console.print()
 
 
-def closing(console: Console, comparisons: Sequence[Comparison], settings: WorkerSettings) -> None:
-    """The totals, and how to go on."""
+def closing(console: Console, comparisons: Sequence[Comparison], settings: WorkerSettings, url: str) -> None:
+    """The totals, and how to go on; `url` is where a node started by hand would listen."""
     width = min(console.width, WIDEST)
     if any(one.gold for one in comparisons):
         sums = totals(comparisons)
@@ -61,7 +61,7 @@ def closing(console: Console, comparisons: Sequence[Comparison], settings: Worke
         console.print()
     console.print(Text("Keep this node running and open its API docs:", "bold"))
     console.print(f"  HOPNODE_DATA_DIR={settings.root} hopnode serve", markup=False)
-    console.print("  http://127.0.0.1:8700/docs", markup=False)
+    console.print(f"  {url}/docs", markup=False)
     console.print(Text("With your own text:", "bold"))
     console.print('  hopnode add README.md docs/ && hopnode search "…"', markup=False)
 

@@ -51,7 +51,7 @@ def _shown(*, colour: bool) -> str:
     settings = WorkerSettings(data_dir="/data/demo")
     demo_view.opening(console, 1294, settings)
     demo_view.comparison(console, COMPARISON, LIBRARY, 1)
-    demo_view.closing(console, [COMPARISON], settings)
+    demo_view.closing(console, [COMPARISON], settings, "http://127.0.0.1:8700")
     return stream.getvalue()
 
 
@@ -75,7 +75,7 @@ def test_the_end_gives_totals_and_says_how_to_go_on() -> None:
     text = _shown(colour=False)
     assert "1 / 2" in text and "2 / 2" in text
     assert "HOPNODE_DATA_DIR=/data/demo hopnode serve" in text
-    assert "/docs" in text
+    assert "http://127.0.0.1:8700/docs" in text
 
 
 @pytest.mark.parametrize("colour", [True, False])
