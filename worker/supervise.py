@@ -4,6 +4,7 @@ A Celery worker can end by itself when several connections to Redis break in a r
 is lost by that, but somebody has to start it again. What the child does is not known here.
 """
 
+import atexit
 import contextlib
 import os
 import signal
@@ -48,13 +49,17 @@ def supervise(argv: Sequence[str], *, environment: Mapping[str, str] | None = No
 def end_with_supervisor(grace_seconds: float) -> None:
     """In the child: stops this process group when the supervisor is gone, gently first, by force after the grace."""
 
+    def end_group() -> None:
+        os.killpg(0, signal.SIGKILL)
+
     def watch() -> None:
         while os.read(0, 1024):
             pass
         _log.warning("supervisor_gone")
+        atexit.register(end_group)  # a child that ends in time must not leave its own children behind
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(grace_seconds)
-        os.killpg(0, signal.SIGKILL)
+        end_group()
 
     threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()
 

@@ -3,24 +3,46 @@
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import JsonValue
 
+from worker.job_context import JobContext
+from worker.job_runner import QueueRunner
+from worker.settings import WorkerSettings
 from worker.store import jobs
 from worker.store.database import Database
-from worker.store.tables import workspaces
+from worker.store.workspaces import create_workspace
 
 CALLBACK: dict[str, JsonValue] = {"url": "https://receiver.example/hook", "metadata": {"run": 7}}
 
 
+Handler = Callable[["Probe", JobContext], JsonValue]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a runner needs around it, and nothing else of a node."""
+
+    db: Database
+    settings: WorkerSettings
+
+
+def worker_settings(folder: Path, **values: object) -> WorkerSettings:
+    """Settings of a test's own, whatever the environment says."""
+    defaults: dict[str, object] = {"data_dir": folder, "poll_seconds": 0.1, "lease_seconds": 4, "shutdown_seconds": 2}
+    return WorkerSettings(_env_file=None, **(defaults | values))  # type: ignore[arg-type, call-arg]
+
+
+def make_runner(db: Database, settings: WorkerSettings, **handlers: Handler) -> QueueRunner[Probe]:
+    """A runner with handlers by kind of job."""
+    return QueueRunner(Probe(db, settings), handlers)
+
+
 def new_workspace(db: Database) -> str:
     """A fresh workspace; returns its id."""
-    workspace_id = secrets.token_hex(8)
-    with db.write() as connection:
-        connection.execute(
-            workspaces.insert().values(id=workspace_id, name=f"w{workspace_id}", created_at=db.now(connection))
-        )
-    return workspace_id
+    return create_workspace(db, f"w{secrets.token_hex(6)}").id
 
 
 def queue_probe(db: Database, workspace_id: str, *, role: str = "agent", **more: object) -> jobs.Job:

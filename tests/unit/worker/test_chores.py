@@ -1,0 +1,105 @@
+"""Chores: one doer at a time, succession, and what the queue's own chores do."""
+
+import threading
+from pathlib import Path
+
+from support.queue import CALLBACK, claim, new_workspace, queue_probe, wait_until, worker_settings
+
+from worker.chores import Chore, Housekeeping
+from worker.maintenance import forget_old_jobs, queue_chores, tend_queue
+from worker.store import jobs
+from worker.store.database import Database
+from worker.store.jobs import JobStatus
+from worker.store.tables import jobs as jobs_table
+
+
+class CountingWaker:
+    """Notes what the chores ask a dispatcher for."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[str, int] = {}
+
+    def kick(self, role: str) -> None:
+        raise AssertionError("the queue's chores top up")
+
+    def top_up(self, role: str, wanted: int) -> None:
+        self.wanted[role] = wanted
+
+
+def test_one_process_does_a_chore_and_another_inherits_it(sqlite_database: Database) -> None:
+    done: list[str] = []
+    first = Housekeeping(sqlite_database, [Chore("sweep", 0.02, lambda: done.append("first"))])
+    second = Housekeeping(sqlite_database, [Chore("sweep", 0.02, lambda: done.append("second"))])
+    first.start()
+    wait_until(lambda: len(done) > 3, 5, "the first is at work")
+    second.start()
+    before = len(done)
+    wait_until(lambda: len(done) > before + 3, 5, "the work goes on")
+    assert set(done) == {"first"}
+    first.stop()
+    wait_until(lambda: "second" in done, 5, "the second took over")
+    second.stop()
+
+
+def test_a_chore_that_fails_or_hangs_holds_up_no_other(sqlite_database: Database) -> None:
+    done: list[str] = []
+    hanging = threading.Event()
+
+    def fail() -> None:
+        done.append("failing")
+        raise OSError("no such luck")
+
+    chores = [
+        Chore("failing", 0.02, fail),
+        Chore("hanging", 0.02, lambda: bool(hanging.wait(5)) and None),
+        Chore("healthy", 0.02, lambda: done.append("healthy")),
+    ]
+    keeping = Housekeeping(sqlite_database, chores)
+    keeping.start()
+    try:
+        wait_until(lambda: done.count("healthy") > 3 and done.count("failing") > 3, 5, "both go on")
+    finally:
+        hanging.set()
+        keeping.stop()
+
+
+def test_tending_the_queue_frees_silent_jobs_and_asks_for_as_many_kicks_as_there_are_slots(
+    database: Database, tmp_path: Path
+) -> None:
+    settings = worker_settings(tmp_path, agent_slots=3, sync_slots=2, workspace_job_limit=2)
+    waker = CountingWaker()
+    tend_queue(database, settings, waker)
+    assert waker.wanted == {}
+    for _ in range(3):
+        workspace = new_workspace(database)
+        for _ in range(4):
+            queue_probe(database, workspace)
+    queue_probe(database, workspace, role="sync")
+    tend_queue(database, settings, waker)
+    assert waker.wanted == {"agent": 3, "sync": 1}
+    silent = claim(database)
+    assert silent is not None
+    with database.write() as connection:
+        connection.execute(jobs_table.update().where(jobs_table.c.id == silent.id).values(lease_until=0))
+    tend_queue(database, settings, waker)
+    assert jobs.get_job(database, silent.workspace_id, silent.id).status is JobStatus.QUEUED
+
+
+def test_old_jobs_are_forgotten_in_batches_and_young_ones_kept(sqlite_database: Database) -> None:
+    db = sqlite_database
+    workspace = new_workspace(db)
+    for _ in range(5):
+        queue_probe(db, workspace, callback=CALLBACK)
+    old = [claim(db) for _ in range(3)]
+    for job in old:
+        assert job is not None
+        assert jobs.finish(db, job, JobStatus.SUCCEEDED)
+    forget_old_jobs(db, 3600)
+    assert len(jobs.list_jobs(db, workspace, kind="probe", limit=10)) == 5
+    forget_old_jobs(db, -1)
+    assert len(jobs.list_jobs(db, workspace, kind="probe", limit=10)) == 2
+
+
+def test_the_names_of_chores_are_those_of_their_leases(sqlite_database: Database, tmp_path: Path) -> None:
+    chores = queue_chores(sqlite_database, worker_settings(tmp_path), CountingWaker())
+    assert [chore.name for chore in chores] == ["queue", "retention"]
