@@ -1,6 +1,7 @@
 """The worker's end of the queue: the one Celery task, and what a Celery worker process opens and closes around it."""
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -14,6 +15,7 @@ from worker.dispatch import CeleryDispatcher
 from worker.job_context import JobContext
 from worker.job_runner import QueueRunner
 from worker.logs import get_logger
+from worker.node import open_runner
 from worker.settings import WorkerSettings
 from worker.supervise import SUPERVISED, end_with_supervisor
 
@@ -97,3 +99,12 @@ def run_worker(settings: WorkerSettings, role: str, open_runner: OpenRunner) -> 
     signals.worker_process_shutdown.connect(stopped, weak=False)
     signals.worker_shutdown.connect(stopped, weak=False)
     app.worker_main(celery_arguments(settings, role))
+
+
+def main(arguments: list[str]) -> None:
+    """`python -m worker.tasks ROLE`: a Celery worker of this node; settings come from the environment."""
+    run_worker(WorkerSettings(), arguments[0], open_runner)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

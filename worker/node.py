@@ -1,0 +1,72 @@
+"""What the processes of a node run: which story belongs to which kind of job, and the chores of the house.
+
+The one place that knows all stories; the queue's two ends stay free of them.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from pydantic import JsonValue
+
+from worker.chores import Chore, Housekeeping
+from worker.corpus.corpus import Corpora
+from worker.dispatch import Dispatcher
+from worker.job_context import JobContext
+from worker.job_runner import QueueRunner
+from worker.logs import get_logger
+from worker.maintenance import queue_chores
+from worker.runtime import Runtime, open_runtime
+from worker.search_job import run_search_job
+from worker.settings import WorkerSettings
+from worker.source_sync import run_sync_job
+from worker.store import sources
+from worker.store.database import Database
+
+JobHandler: TypeAlias = Callable[[Runtime, JobContext], JsonValue]
+
+HANDLERS: Mapping[str, JobHandler] = {"search": run_search_job, "sync": run_sync_job}
+
+VECTOR_SECONDS = 5.0
+SCHEDULE_SECONDS = 15.0
+
+_log = get_logger(__name__)
+
+
+def make_runner(runtime: Runtime) -> QueueRunner[Runtime]:
+    """Runs searches and syncs over the open runtime."""
+    return QueueRunner(runtime, HANDLERS)
+
+
+@contextmanager
+def open_runner(settings: WorkerSettings) -> Generator[QueueRunner[Runtime]]:
+    """For a worker process of server mode: a runner over a runtime of its own."""
+    runtime = open_runtime(settings, embedded=False)
+    try:
+        yield make_runner(runtime)
+    finally:
+        runtime.close()
+
+
+def make_housekeeping(runtime: Runtime, dispatcher: Dispatcher) -> Housekeeping:
+    """All chores of a node, for the process that serves the API."""
+    db = runtime.db
+    chores = [
+        *queue_chores(db, runtime.settings, dispatcher),
+        Chore("vectors", VECTOR_SECONDS, lambda: _drain(runtime.corpora)),
+        Chore("schedule", SCHEDULE_SECONDS, lambda: start_due_syncs(db, dispatcher)),
+    ]
+    return Housekeeping(db, chores)
+
+
+def start_due_syncs(db: Database, dispatcher: Dispatcher) -> None:
+    """Queues a sync for every source whose interval has passed."""
+    for source in sources.due_sources(db):
+        sync = sources.create_sync(db, source.workspace_id, source.id)
+        _log.info("sync_scheduled", workspace=source.workspace_id, source=source.id, sync=sync.id)
+        dispatcher.kick("sync")
+
+
+def _drain(corpora: Corpora) -> None:
+    if applied := corpora.drain_vectors():
+        _log.info("vectors_applied", count=applied)

@@ -1,0 +1,112 @@
+"""Who is who in one process: opens the parts that the settings name, hands them to the stories, and closes them again."""
+
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from connectors.base import Connector
+from connectors.http import EgressPolicy
+from connectors.registry import make
+from worker.corpus.chroma_process import ChromaProcess
+from worker.corpus.corpus import Corpora
+from worker.corpus.parsing import ParserPool
+from worker.corpus.vectors import EmbeddedChroma, HttpChroma, Vectors
+from worker.errors import ConfigurationError
+from worker.inference.chat import ChatModel, HttpChat
+from worker.inference.embedder import Embedders
+from worker.settings import WorkerSettings
+from worker.store.collections import fix_embedder
+from worker.store.database import Database
+from worker.store.sources import Source
+from worker.store.workspaces import ensure_default
+
+
+@dataclass
+class Runtime:
+    """The open parts of a node. One per process; `close` ends what `open_runtime` began."""
+
+    settings: WorkerSettings
+    db: Database
+    corpora: Corpora
+    chat: ChatModel | None
+    egress: EgressPolicy
+    _closing: ExitStack = field(repr=False)
+
+    def connector_for(self, source: Source) -> Connector:
+        """A connector bound to the source's configuration; the caller closes it."""
+        return make(source.kind, source.config, self.egress)
+
+    def close(self) -> None:
+        """Closes everything, last opened first."""
+        self._closing.close()
+
+
+def open_runtime(settings: WorkerSettings, *, embedded: bool, hosts_chroma: bool = False) -> Runtime:
+    """Opens the node's parts. `embedded`: this process owns the data folder, and Chroma runs inside it. Otherwise
+    Chroma is the server at `HOPNODE_CHROMA_URL`, or one child server a machine that the process with `hosts_chroma`
+    supervises and the others find through the data folder.
+
+    Raises DataFolderInUse, StoreUnavailable, VectorsUnavailable or ConfigurationError.
+    """
+    settings.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with ExitStack() as opening:
+        vectors = _open_vectors(settings, embedded, hosts_chroma, opening)
+        db = Database(settings.sql_url)
+        opening.callback(db.close)
+        db.migrate()
+        ensure_default(db, settings.key_file)
+        parser = ParserPool(
+            settings.parse_timeout_seconds, settings.parse_memory_bytes, settings.max_document_characters
+        )
+        opening.callback(parser.close)
+        corpora = Corpora(settings.root, vectors, _embedders(settings), parser, partial(fix_embedder, db))
+        opening.callback(corpora.close)
+        return Runtime(
+            settings=settings,
+            db=db,
+            corpora=corpora,
+            chat=_chat(settings),
+            egress=EgressPolicy(settings.egress_allow_hosts, settings.egress_allow_cidrs),
+            _closing=opening.pop_all(),
+        )
+
+
+def _open_vectors(settings: WorkerSettings, embedded: bool, hosts_chroma: bool, opening: ExitStack) -> Vectors:
+    folder = settings.root / "chroma"
+    if settings.chroma_url:
+        return HttpChroma(settings.chroma_url)
+    if embedded:
+        return EmbeddedChroma(folder)
+    if hosts_chroma:
+        child = ChromaProcess(folder).start()
+        opening.callback(child.stop)
+        return HttpChroma(child.url)
+    return HttpChroma(_url_of_child(folder))
+
+
+def _url_of_child(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / "chroma.json").read_text())["url"])
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigurationError(
+            "No Chroma server is known. Set HOPNODE_CHROMA_URL to one, or start `hopnode api` on this machine and data "
+            "folder first: it runs a Chroma server for the workers."
+        ) from error
+
+
+def _embedders(settings: WorkerSettings) -> Embedders:
+    return Embedders(
+        settings.embedder,
+        url=settings.embedder_url,
+        model=settings.embedder_model,
+        api_key=settings.embedder_api_key,
+    )
+
+
+def _chat(settings: WorkerSettings) -> ChatModel | None:
+    if not settings.chat_url or not settings.chat_model:
+        return None
+    key = settings.chat_api_key.get_secret_value() if settings.chat_api_key else None
+    return HttpChat(settings.chat_url, settings.chat_model, key, settings.chat_timeout_seconds)

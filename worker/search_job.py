@@ -1,0 +1,165 @@
+"""The story of a search: from the stored request to passages with citations, in one shot or by the agent."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from worker.corpus.corpus import Corpus
+from worker.corpus.records import Chunk, SearchHits
+from worker.errors import ConfigurationError
+from worker.harness.agent import Policy, SearchAgent
+from worker.harness.budget import Limits
+from worker.harness.outcome import AgentOutcome, Selection, Usage, rank_score
+from worker.harness.policies.model import ModelPolicy
+from worker.harness.policies.offline import OfflinePolicy
+from worker.harness.profiles.generic import GenericProfile
+from worker.harness.trajectory import FORMAT_VERSION, Recorder
+from worker.job_context import JobContext
+from worker.runtime import Runtime
+from worker.store.collections import Collection, get_collection
+
+
+class SearchRequest(BaseModel):
+    """What the job row holds of a search; fields that this story does not need are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    query: str
+    collections: list[str]
+    mode: Literal["auto", "one_shot", "agent"] = "auto"
+    profile: Literal["auto", "generic", "offline"] = "auto"
+    top_k: int = 10
+    filter: dict[str, JsonValue] | None = None
+    max_turns: int | None = None
+    deadline_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Space:
+    """The collections of one search under its filter: what the harness may look at."""
+
+    corpus: Corpus
+    collections: Sequence[Collection]
+    filter: Mapping[str, JsonValue] | None
+
+    def search(self, query: str, *, k: int, exclude: frozenset[str] = frozenset()) -> SearchHits:
+        """At most `k` chunks, best first."""
+        return self.corpus.search(self.collections, query, k=k, exclude=exclude, filter=self.filter)
+
+    def grep(self, pattern: str, *, limit: int) -> list[Chunk]:
+        """The first chunks that match."""
+        return self.corpus.grep(self.collections, pattern, limit=limit, filter=self.filter)
+
+    def read(self, document_id: str) -> list[Chunk]:
+        """A document's chunks in order."""
+        return self.corpus.read(self.collections, document_id)
+
+    def current(self, selections: Sequence[Selection]) -> list[Selection]:
+        """Those selections whose chunk still exists, with the chunk as it is now: text may have been deleted, or moved
+        within its document, since it was found."""
+        now = {chunk.id: chunk for chunk in self.corpus.chunks(self.collections, [one.chunk.id for one in selections])}
+        return [
+            Selection(now[one.chunk.id], one.score, one.justification, one.found_by)
+            for one in selections
+            if one.chunk.id in now
+        ]
+
+
+def run_search_job(runtime: Runtime, context: JobContext) -> JsonValue:
+    """Answers the query of a search job; the result is what `GET /v1/searches/{id}` shows."""
+    request = SearchRequest.model_validate(context.job.request)
+    workspace = context.job.workspace_id
+    collections = [get_collection(runtime.db, workspace, name) for name in request.collections]
+    space = Space(runtime.corpora.open(workspace), collections, request.filter)
+    context.check()
+    if request.mode == "one_shot":
+        outcome, profile = _one_shot(space, request, context), None
+    else:
+        outcome, profile = _agent(runtime, space, request, context)
+    passages = [_passage(rank, one) for rank, one in enumerate(space.current(outcome.selections)[: request.top_k], 1)]
+    return {
+        "mode": "one_shot" if request.mode == "one_shot" else "agent",
+        "profile": profile,
+        "passages": passages,
+        "answer": None,
+        "stop_reason": outcome.stop_reason,
+        "degraded": list(outcome.degraded),
+        "usage": asdict(outcome.usage),
+        "index": {"version": outcome.index_version, "vector_lag": outcome.vector_lag},
+    }
+
+
+def _one_shot(space: Space, request: SearchRequest, context: JobContext) -> AgentOutcome:
+    context.step("start", {"format_version": FORMAT_VERSION, "question": request.query, "mode": "one_shot"})
+    hits = space.search(request.query, k=request.top_k)
+    selections = tuple(
+        Selection(hit.chunk, rank_score(rank), found_by=(request.query,)) for rank, hit in enumerate(hits.hits, 1)
+    )
+    outcome = AgentOutcome(
+        selections=selections,
+        stop_reason="finished" if selections else "nothing-found",
+        degraded=hits.degraded,
+        usage=Usage(turns=1, tool_calls=1),
+        index_version=hits.index_version,
+        vector_lag=hits.vector_lag,
+    )
+    shown: list[JsonValue] = [one.chunk.id for one in selections]
+    context.step("end", {"stop_reason": outcome.stop_reason, "degraded": list(hits.degraded), "shown": shown})
+    return outcome
+
+
+def _agent(
+    runtime: Runtime, space: Space, request: SearchRequest, context: JobContext
+) -> tuple[AgentOutcome, Literal["generic", "offline"]]:
+    profile = _profile(runtime, request)
+    limits = Limits(
+        turns=request.max_turns or Limits.turns,
+        seconds=request.deadline_seconds or runtime.settings.search_deadline_seconds,
+    )
+    agent = SearchAgent(
+        _policy(runtime, profile),
+        space,
+        limits=limits,
+        recorder=Recorder(context.step),
+        check=context.check,
+    )
+    return agent.run(request.query), profile
+
+
+def _profile(runtime: Runtime, request: SearchRequest) -> Literal["generic", "offline"]:
+    if request.profile == "auto":
+        return "generic" if runtime.chat else "offline"
+    if request.profile == "generic" and runtime.chat is None:
+        raise ConfigurationError(
+            "The profile `generic` needs a chat endpoint: set HOPNODE_CHAT_URL and HOPNODE_CHAT_MODEL, or use `offline`."
+        )
+    return request.profile
+
+
+def _policy(runtime: Runtime, profile: Literal["generic", "offline"]) -> Policy:
+    if profile == "generic" and runtime.chat is not None:
+        return ModelPolicy(runtime.chat, GenericProfile())
+    return OfflinePolicy()
+
+
+def _passage(rank: int, selection: Selection) -> JsonValue:
+    chunk = selection.chunk
+    return {
+        "rank": rank,
+        "score": round(selection.score, 6),
+        "document_id": chunk.document_id,
+        "chunk_id": chunk.id,
+        "key": chunk.key,
+        "title": chunk.title,
+        "heading": chunk.heading,
+        "url": chunk.url,
+        "text": chunk.text,
+        "start": chunk.start,
+        "end": chunk.end,
+        "page": chunk.page,
+        "metadata": dict(chunk.metadata),
+        "justification": selection.justification,
+        "found_by": list(selection.found_by),
+    }
