@@ -6,9 +6,10 @@ time only. The settings are the ones that came through the fault trials (referen
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
 
 from worker.errors import ConfigurationError
 from worker.settings import WorkerSettings
@@ -62,6 +63,36 @@ def make_app(settings: WorkerSettings, role: str | None = None) -> Celery:
             worker_soft_shutdown_timeout=settings.shutdown_seconds,
         )
     return app
+
+
+def work(
+    settings: WorkerSettings,
+    role: str,
+    *,
+    run_next: Callable[[str], None],
+    stopping: Callable[[], None],
+    stopped: Callable[[], None],
+) -> None:
+    """Runs a Celery worker of `role` in this process until a signal ends it, and the process with it.
+
+    `run_next` is the body of the one task. `stopping` is called when the shutdown begins; `stopped` at its end, in each
+    pool child as well.
+    """
+    if role == "sync":  # SIGTERM: wait for a while, then end although a child is busy; read when the pool is imported
+        os.environ["REMAP_SIGTERM"] = "SIGQUIT"
+    app = make_app(settings, role)
+
+    def on_stopping(**_: object) -> None:
+        stopping()
+
+    def on_stopped(**_: object) -> None:
+        stopped()
+
+    app.task(name=RUN_NEXT)(run_next)
+    signals.worker_shutting_down.connect(on_stopping, weak=False)
+    signals.worker_process_shutdown.connect(on_stopped, weak=False)
+    signals.worker_shutdown.connect(on_stopped, weak=False)
+    app.worker_main(celery_arguments(settings, role))
 
 
 def celery_arguments(settings: WorkerSettings, role: str) -> list[str]:

@@ -6,10 +6,12 @@ from pathlib import Path
 from support.queue import CALLBACK, claim, new_workspace, queue_probe, wait_until, worker_settings
 
 from worker.chores import Chore, Housekeeping
-from worker.maintenance import forget_old_jobs, queue_chores, tend_queue
+from worker.maintenance import forget_old_jobs, queue_chores, start_due_syncs, tend_queue
 from worker.store import jobs
+from worker.store.collections import create_collection
 from worker.store.database import Database
 from worker.store.jobs import JobStatus
+from worker.store.sources import create_source
 from worker.store.tables import jobs as jobs_table
 
 
@@ -18,9 +20,10 @@ class CountingWaker:
 
     def __init__(self) -> None:
         self.wanted: dict[str, int] = {}
+        self.kicks: list[str] = []
 
     def kick(self, role: str) -> None:
-        raise AssertionError("the queue's chores top up")
+        self.kicks.append(role)
 
     def top_up(self, role: str, wanted: int) -> None:
         self.wanted[role] = wanted
@@ -100,6 +103,24 @@ def test_old_jobs_are_forgotten_in_batches_and_young_ones_kept(sqlite_database: 
     assert len(jobs.list_jobs(db, workspace, kind="probe", limit=10)) == 2
 
 
+def test_a_source_is_synced_when_its_time_has_come_and_never_twice_at_once(sqlite_database: Database) -> None:
+    db = sqlite_database
+    workspace = new_workspace(db)
+    collection = create_collection(db, workspace, "handbook")
+    for name, period in (("often", 3600), ("by-hand", None)):
+        create_source(db, workspace, collection.id, kind="website", name=name, config={}, sync_every_seconds=period)
+    waker = CountingWaker()
+    start_due_syncs(db, waker)
+    start_due_syncs(db, waker)
+    assert waker.kicks == ["sync"]
+    job = claim(db, role="sync")
+    assert job is not None
+    start_due_syncs(db, waker)
+    assert jobs.finish(db, job, JobStatus.SUCCEEDED)
+    start_due_syncs(db, waker)
+    assert claim(db, role="sync") is None
+
+
 def test_the_names_of_chores_are_those_of_their_leases(sqlite_database: Database, tmp_path: Path) -> None:
     chores = queue_chores(sqlite_database, worker_settings(tmp_path), CountingWaker())
-    assert [chore.name for chore in chores] == ["queue", "retention"]
+    assert [chore.name for chore in chores] == ["queue", "schedule", "retention"]
