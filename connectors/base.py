@@ -50,6 +50,24 @@ class Complete:
 
 
 @dataclass(frozen=True)
+class Partial:
+    """The listing stopped before its end: nothing absent may be forgotten. `reason` is a slug; `state` is kept all the same."""
+
+    reason: str
+    state: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The source asks for `seconds` of patience (0: none) before it is asked again; the consumer waits, or ends the listing.
+
+    Each page that a listing fetches is announced by one, so that a listing can be ended before any of them.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Content:
     """The bytes of an item, within the size limit; `version` as found with the bytes."""
 
@@ -82,7 +100,7 @@ class Failure:
     retryable: bool = True
 
 
-Listed: TypeAlias = ItemRef | Resume | Skip | Complete
+Listed: TypeAlias = ItemRef | Resume | Skip | Wait | Complete | Partial
 Fetched: TypeAlias = Content | Unchanged | Gone | Failure
 
 

@@ -4,9 +4,10 @@ ConnectorError
  ├─ EgressBlocked       the node's operator does not let it go there
  ├─ InvalidAddress      not something an HTTP request can be sent to
  ├─ InvalidConfig       the configuration of a source cannot work
- ├─ BodyTooLarge · BodyUnreadable · TooManyRedirects
+ ├─ BodyTooLarge · BodyUnreadable · PageRejected · TooManyRedirects
  └─ SourceUnreachable   no answer now; trying later can help
-     └─ FetchTimeout
+     ├─ FetchTimeout
+     └─ RobotsUnavailable
 """
 
 from typing import ClassVar
@@ -57,6 +58,12 @@ class BodyUnreadable(ConnectorError):
     retryable = True
 
 
+class PageRejected(ConnectorError):
+    """An HTML page that cannot be read within reasonable time and memory."""
+
+    code = "malformed"
+
+
 class TooManyRedirects(ConnectorError):
     """The redirects do not end within the limit."""
 
@@ -74,3 +81,9 @@ class FetchTimeout(SourceUnreachable):
     """The answer was not there in time."""
 
     code = "timeout"
+
+
+class RobotsUnavailable(SourceUnreachable):
+    """robots.txt answers with a server error or not at all: until it does, nothing may be fetched (RFC 9309, 2.3.1.4)."""
+
+    code = "robots-unavailable"
