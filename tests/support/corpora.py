@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from worker.corpus.parsing import ParserPool
 
 from worker.corpus.analyzer import analyze
 from worker.corpus.corpus import Corpora
-from worker.corpus.parsing import ParserPool
 from worker.corpus.vectors import Vectors
 from worker.inference.embedder import Embedders
 from worker.store.collections import Collection
@@ -23,11 +23,11 @@ class WordEmbedder:
     dimension = 64
 
     def __init__(self, on_embed: Callable[[Sequence[str]], None] = lambda texts: None) -> None:
-        self._on_embed = on_embed
+        self.on_embed = on_embed
         self.texts = 0
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        self._on_embed(texts)
+        self.on_embed(texts)
         self.texts += len(texts)
         rows = np.zeros((len(texts), self.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):

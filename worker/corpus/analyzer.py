@@ -15,8 +15,10 @@ ANALYZER_VERSION = 1
 
 _LONGEST_TERM = 64
 
-# Han (with extensions and the iteration mark), Kana, Bopomofo, Hangul; compatibility forms are gone after NFKC.
+# Han (with extensions and the iteration mark), Kana, Bopomofo, Hangul; Thai, Lao, Myanmar and Khmer, which put no spaces
+# between words either (measured on Thai: recall@1 21 % by words, 89 % by pairs). Compatibility forms are gone after NFKC.
 _UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f"
     "\u3005-\u3007\u3031-\u3035\u3041-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U000323af"
 )
@@ -69,7 +71,7 @@ def _pair_terms(run: str, *, query: bool) -> Iterator[str]:
 
 
 def is_unspaced(text: str) -> bool:
-    """Whether most letters of `text` belong to Han, Kana or Hangul (used to weigh the legs of a search)."""
+    """Whether most letters of `text` belong to a script without spaces (used to weigh the legs of a search)."""
     folded = unicodedata.normalize("NFKC", text)
     unspaced = sum(len(run) for run in re.findall(f"[{_UNSPACED}]+", folded))
     return unspaced * 2 > sum(letter.isalpha() for letter in folded)

@@ -20,8 +20,9 @@ from worker.errors import InvalidRequest
 
 LONGEST_PATTERN_BYTES = 1_024
 MAX_MEMORY_BYTES = 8 << 20
-LARGEST_PROGRAM = 4_000
-"""RE2 instructions. Out of memory for its fast engine RE2 walks all of them for every byte of a text."""
+LARGEST_PROGRAM_BYTES = 640 << 10
+"""Memory in which a pattern must compile (some 10,000 instructions): a bomb is refused within milliseconds, and what is
+let through stays bearable when RE2 has to walk every instruction for every byte."""
 MAX_SECONDS = 2.0
 _BATCH = 500
 
@@ -76,16 +77,20 @@ def compile_pattern(pattern: str) -> _Compiled:
     encoded = unicodedata.normalize("NFC", pattern).encode("utf-8", "replace")  # as the stored text is
     if not pattern or len(encoded) > LONGEST_PATTERN_BYTES:
         raise InvalidRequest(f"A pattern has 1 to {LONGEST_PATTERN_BYTES} bytes.")
-    options = re2.Options()
-    options.max_mem = MAX_MEMORY_BYTES
-    options.log_errors = False
     try:
-        regexp = re2.compile(encoded, options)
+        _compile(encoded, LARGEST_PROGRAM_BYTES)
+        return _compile(encoded, MAX_MEMORY_BYTES)
     except re2.error as error:
-        raise InvalidRequest(f"The pattern is not a valid RE2 expression: {_reason(error)}.{_hint(pattern)}") from error
-    if max(regexp.programsize, regexp.reverseprogramsize) > LARGEST_PROGRAM:
-        raise InvalidRequest("The pattern is too large when written out; use smaller repetition counts.")
-    return regexp
+        raise InvalidRequest(
+            f"The pattern cannot be used: {(reason := _reason(error))}.{_hint(pattern, reason)}"
+        ) from error
+
+
+def _compile(pattern: bytes, max_memory: int) -> _Compiled:
+    options = re2.Options()
+    options.max_mem = max_memory
+    options.log_errors = False
+    return re2.compile(pattern, options)
 
 
 def _reason(error: Exception) -> str:
@@ -93,7 +98,9 @@ def _reason(error: Exception) -> str:
     return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
 
 
-def _hint(pattern: str) -> str:
+def _hint(pattern: str, reason: str) -> str:
+    if "too large" in reason:
+        return " Use smaller repetition counts, or a plain class like [a-z] where a Unicode one is repeated."
     if re.search(r"\(\?(<?[=!]|>)", pattern):
         return " RE2 has no look-around; grep for the part that must be there."
     if re.search(r"\\[1-9]", pattern):

@@ -135,11 +135,12 @@ class Fts5Index:
 
 
 class _Bm25(BM25Okapi):
-    """BM25 with the idf that stays above zero, so that a collection of two chunks can be searched."""
+    """BM25 with the idf of FTS5, which stays above zero: the smallest collection can be searched, and a collection that
+    outgrows this engine keeps its ranking."""
 
     def _calc_idf(self, nd: dict[str, int]) -> None:
         for term, found in nd.items():
-            self.idf[term] = math.log(1 + (self.corpus_size - found + 0.5) / (found + 0.5))
+            self.idf[term] = max(1e-6, math.log((self.corpus_size - found + 0.5) / (found + 0.5)))
 
 
 class RankBm25Index:

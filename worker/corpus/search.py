@@ -114,12 +114,12 @@ class Search:
             return
         scope = self._memory.scopes.get(connection, row, filter)
         retrieval = Retrieval(connection, row, self._workspace_id, scope, excluded)
-        dense_limit, lexical_limit = limits
-        near = self._dense(retrieval, dense_limit, found)
-        shared = retrieval.lexical(query, lexical_limit, self._memory.small_indexes) if lexical_limit > 0 else []
         weight = collection.dense_weight
         if weight is None:
             weight = default_dense_weight(row.embedder or "", query)
+        dense_limit, lexical_limit = limits[0] if weight > 0 else 0, limits[1] if weight < 1 else 0
+        near = self._dense(retrieval, dense_limit, found) if dense_limit > 0 else []
+        shared = retrieval.lexical(query, lexical_limit, self._memory.small_indexes) if lexical_limit > 0 else []
         found.legs += [Leg(near, weight), Leg(shared, 1 - weight)]
         found.dense_rank |= {one: rank for rank, one in enumerate(near, start=1)}
         found.lexical_rank |= {one: rank for rank, one in enumerate(shared, start=1)}

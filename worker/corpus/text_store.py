@@ -155,9 +155,12 @@ class TextStore:
                 return self._idle.pop()
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         connection.row_factory = sqlite3.Row
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA cache_size = -8000")
+        try:
+            for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "cache_size = -8000"):
+                connection.execute(f"PRAGMA {setting}")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     def _give_back(self, connection: Connection) -> None:
@@ -168,11 +171,9 @@ class TextStore:
         connection.close()
 
     def _migrate(self) -> None:
-        connection = self._take()
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            connection = self._take()
         except sqlite3.DatabaseError as error:
-            connection.close()
             raise StoreUnavailable(f"The text store {self.path} is damaged or not ours: {error}.") from error
         self._give_back(connection)
         with self.read() as connection:

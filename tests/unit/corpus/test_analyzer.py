@@ -1,0 +1,73 @@
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.corpus.analyzer import analyze, is_unspaced
+
+CJK = st.text(st.sampled_from("検索東京都データベース검색엔진데이터베이스数据库全文检索の"), min_size=2, max_size=30)
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Hello, World!", ["hello", "world"]),
+        ("snake_case in Python3.11", ["snake", "case", "in", "python3", "11"]),
+        ("STRASSE Straße", ["strasse", "strasse"]),
+        ("ＡＢＣ １２３ ﬁne", ["abc", "123", "fine"]),
+        ("हिन्दी किताबें", ["हिन्दी", "किताबें"]),
+        ("", []),
+        ("—…!? \n\t", []),
+    ],
+)
+def test_words_are_folded_and_kept_whole(text: str, terms: list[str]) -> None:
+    assert analyze(text) == terms
+
+
+def test_composed_and_decomposed_letters_give_the_same_terms() -> None:
+    text = "Crème brûlée à Zürich, 데이터, がぎぐ"
+    assert analyze(unicodedata.normalize("NFD", text)) == analyze(text)
+
+
+def test_a_run_without_spaces_is_indexed_by_pairs_and_by_single_characters() -> None:
+    assert analyze("全文検索") == ["全", "文", "検", "索", "全文", "文検", "検索"]
+    assert analyze("검색 엔진") == ["검", "색", "검색", "엔", "진", "엔진"]
+
+
+def test_a_query_is_pairs_and_single_characters_only_where_there_is_no_pair() -> None:
+    assert analyze("全文検索", query=True) == ["全文", "文検", "検索"]
+    assert analyze("猫", query=True) == ["猫"]
+    assert analyze("猫 cat", query=True) == ["猫", "cat"]
+
+
+def test_half_width_kana_and_full_width_letters_meet_their_plain_forms() -> None:
+    assert analyze("ﾃﾞｰﾀﾍﾞｰｽ", query=True) == analyze("データベース", query=True)
+
+
+def test_scripts_in_one_word_are_told_apart() -> None:
+    assert analyze("東京tower2", query=True) == ["東京", "tower2"]
+
+
+def test_a_term_has_a_limit() -> None:
+    assert analyze("a" * 1000) == ["a" * 64]
+
+
+@given(CJK, st.data())
+def test_every_part_of_a_cjk_text_is_found_by_its_terms(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text) - 1))
+    part = text[start : data.draw(st.integers(start + 1, len(text)))]
+    assert set(analyze(part, query=True)) <= set(analyze(text))
+
+
+@given(st.text(max_size=200))
+def test_terms_hold_nothing_that_an_engine_could_take_for_syntax(text: str) -> None:
+    for term in analyze(text):
+        assert term and " " not in term
+        assert all(character.isalnum() and not character.isupper() for character in term if character.isascii())
+
+
+def test_a_query_counts_as_cjk_by_most_of_its_letters() -> None:
+    assert is_unspaced("PostgreSQL에서 데이터베이스 검색 엔진을 설치하는 방법")
+    assert not is_unspaced("how to write 検索 in English")
+    assert not is_unspaced("12 + 30")
