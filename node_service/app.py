@@ -1,0 +1,69 @@
+"""Puts the face together: edge, error form, routes, description. Opens and closes nothing of what it is given."""
+
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from node_service import problems
+from node_service.deps import Node
+from node_service.description import describe
+from node_service.edge import Edge
+from node_service.metrics import NodeMetrics
+from node_service.routes import collections, documents, health, search_steps, searches, sources, syncs, workspaces
+from node_service.settings import ServiceSettings
+from worker.dispatch import Dispatcher
+from worker.runtime import Runtime
+
+_ROUTERS = (
+    searches.router,
+    search_steps.router,
+    collections.router,
+    documents.uploads,
+    documents.router,
+    sources.router,
+    syncs.router,
+    workspaces.router,
+    health.router,
+)
+
+
+def create_app(runtime: Runtime, service_settings: ServiceSettings, dispatcher: Dispatcher) -> FastAPI:
+    """The HTTP face of an open runtime. The caller starts and stops the runtime and the dispatcher.
+
+    Serve it with `node_service.server.NodeServer`, so that waiting requests and event streams end with the server.
+    """
+    metrics = NodeMetrics()
+    app = build_api(metrics)
+    app.state.node = Node(runtime, service_settings, dispatcher, metrics)
+    metrics.watch_jobs(runtime.db)
+    return app
+
+
+def build_api(metrics: NodeMetrics | None = None) -> FastAPI:
+    """The routes without a node behind them: enough for the OpenAPI document."""
+    app = FastAPI(
+        title="Hopnode",
+        version=version("hopnode"),
+        docs_url=None,  # FastAPI's own pages load scripts from other hosts
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        strict_content_type=False,  # a body without a content type is JSON; keys, not cookies, let callers in
+        generate_unique_id_function=_operation_id,
+    )
+    problems.install(app, _methods_of)
+    for router in _ROUTERS:
+        app.include_router(router)
+    app.add_middleware(Edge, metrics=metrics or NodeMetrics())
+    app.openapi = lambda: describe(app)
+    return app
+
+
+def _methods_of(path: str) -> set[str]:
+    routes = [route for router in _ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name

@@ -1,0 +1,295 @@
+"""The JSON of sources, their syncs, and searches."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StringConstraints, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from node_service.schemas import STORABLE, Incoming, JsonObject, Label, Outgoing, Slug
+from worker.store.jobs import Job
+from worker.store.sources import Source, Sync
+
+QUERY_CHARACTERS = 4000
+COLLECTIONS_MOST = 10
+_SHORTEST_SYNC_INTERVAL_SECONDS = 60
+Status = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+
+
+class ErrorRead(Outgoing):
+    """Why a job failed or was cancelled."""
+
+    model_config = ConfigDict(extra="allow")
+
+    code: str = Field(description="A stable word, see docs/errors.md.", examples=["model-unavailable"])
+    message: str
+
+
+class SourceCreate(Incoming):
+    """A new source of a collection; `config` depends on the kind."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"kind": "website", "name": "docs", "config": {"start_url": "https://example.com/docs/"}}
+        }
+    )
+
+    kind: Literal["website"]
+    name: Label
+    config: JsonObject
+    sync_every_seconds: int | None = Field(
+        default=None, ge=_SHORTEST_SYNC_INTERVAL_SECONDS, le=31_536_000, description="Null: only when asked."
+    )
+
+
+class SourceChange(Incoming):
+    """What to change of a source; what is left out stays. A new `config` replaces the whole old one."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"sync_every_seconds": 86400}})
+
+    name: Label = ""
+    config: JsonObject = Field(default_factory=dict[str, JsonValue])
+    sync_every_seconds: int | None = Field(default=None, ge=_SHORTEST_SYNC_INTERVAL_SECONDS, le=31_536_000)
+
+
+class SourceRead(Outgoing):
+    """A configured origin of documents."""
+
+    id: str
+    collection: str = Field(description="Name of the collection that its documents go to.")
+    kind: str
+    name: str
+    config: dict[str, JsonValue]
+    sync_every_seconds: int | None
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, source: Source, collection: str) -> Self:
+        """The source as `collection` has it."""
+        return cls.model_validate(vars(source) | {"collection": collection})
+
+
+class SyncCountsRead(Outgoing):
+    """How many items a sync met, by what became of them."""
+
+    listed: int
+    unchanged: int
+    added: int
+    changed: int
+    deleted: int
+    skipped: int
+    failed: int
+    bytes: int
+
+
+class SyncRead(Outgoing):
+    """One run of a source."""
+
+    id: str
+    source_id: str
+    status: Status
+    counts: SyncCountsRead
+    note: str | None = Field(description="Why it ended otherwise than complete.")
+    error: ErrorRead | None
+    attempt: int
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    url: str = Field(description="Where to ask for its state.", examples=["/v1/syncs/5c0d…"])
+
+    @classmethod
+    def of(cls, sync: Sync, job: Job) -> Self:
+        """The sync with the state of the job that runs it."""
+        row = {name: getattr(job, name) for name in ("status", "error", "attempt", "started_at", "ended_at")}
+        return cls.model_validate(vars(sync) | row | {"url": f"/v1/syncs/{sync.id}"})
+
+
+def _one_each(names: list[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        raise PydanticCustomError("repeated_collection", "Name each collection once")
+    return names
+
+
+class SearchCreate(Incoming):
+    """A question to one or more collections. Only what this version can do is accepted."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"query": "Who founded the company that built the tower?", "collection": "handbook"}
+        }
+    )
+
+    query: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=QUERY_CHARACTERS), STORABLE]
+    collection: Slug | None = Field(default=None, description="One collection; or give `collections`.")
+    collections: Annotated[list[Slug], AfterValidator(_one_each)] | None = Field(
+        default=None, min_length=1, max_length=COLLECTIONS_MOST
+    )
+    mode: Literal["auto", "one_shot", "agent"] = Field(
+        default="auto", description="`one_shot`: one hybrid query; `agent`: the loop; `auto`: the node decides."
+    )
+    effort: Literal["low"] = Field(default="low", description="How many rollouts: `low` is 1.")
+    profile: Literal["auto", "generic", "offline"] = Field(
+        default="auto",
+        description="`generic`: the chat endpoint that the node is set up with; `offline`: no language model; "
+        "`auto`: `generic` where there is an endpoint.",
+    )
+    top_k: int = Field(default=10, ge=1, le=50, description="Most passages in the result.")
+    filter: JsonObject | None = Field(
+        default=None, description="Only documents whose metadata has these values.", examples=[{"team": "platform"}]
+    )
+    max_turns: int | None = Field(default=None, ge=1, le=100, description="Most turns of the agent.")
+    deadline_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=3600,
+        description="From when a worker takes it up; then it ends with what it holds. "
+        "Null: HOPNODE_SEARCH_DEADLINE_SECONDS.",
+    )
+    metadata: JsonObject = Field(
+        default_factory=dict[str, JsonValue], description="Kept with the search and returned with it, for the caller."
+    )
+
+    @field_validator("effort", mode="before")
+    @classmethod
+    def _only_low(cls, value: Any) -> Any:
+        if value in ("medium", "high"):
+            raise PydanticCustomError(
+                "effort_not_available", "Only the effort `low` (one rollout) works in this version of the node"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _one_way_to_name(self) -> "SearchCreate":
+        if (self.collection is None) == (self.collections is None):
+            raise PydanticCustomError("one_collection_field", "Give either `collection` or `collections`")
+        return self
+
+    def job_request(self) -> dict[str, JsonValue]:
+        """What the job keeps: all fields, with the collections as a list of names."""
+        request: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"collection", "collections"})
+        request["collections"] = list[JsonValue](self.collection_names)
+        return request
+
+    @property
+    def collection_names(self) -> list[str]:
+        """The collections, whichever field named them."""
+        return [self.collection] if self.collection is not None else self.collections or []
+
+
+class PassageRead(Outgoing):
+    """A piece of a document that answers the query; `text` is `document[start:end]`, counted in code points."""
+
+    model_config = ConfigDict(extra="allow")
+
+    rank: int = Field(description="From 1.")
+    score: float = Field(description="0 to 1; comparable within one result.")
+    document_id: str
+    chunk_id: str
+    key: str = Field(description="The caller's name of the document.", examples=["guides/setup.md"])
+    title: str
+    heading: str = Field(default="", description="The headings above it.")
+    url: str | None = None
+    text: str
+    start: int
+    end: int
+    page: int | None = Field(default=None, description="From 1, for formats that have pages.")
+    metadata: dict[str, JsonValue]
+    justification: str
+    found_by: list[str] = Field(description="The queries that found it.")
+
+
+class ResultRead(Outgoing):
+    """What a search found."""
+
+    model_config = ConfigDict(extra="allow")
+
+    mode: Literal["one_shot", "agent"] = Field(description="What was done; `auto` is decided by then.")
+    profile: str | None = Field(description="The profile that was used; null for `one_shot`.", examples=["offline"])
+    passages: list[PassageRead]
+    answer: str | None = Field(default=None, description="Always null in this version.")
+    stop_reason: str = Field(description="Why it stopped looking.", examples=["finished"])
+    degraded: list[str] = Field(description="Every way in which the result is less than it could be, by name.")
+    usage: dict[str, JsonValue] = Field(description="Turns, tool calls, tokens and seconds.")
+    index: dict[str, JsonValue] = Field(description="`version` and `vector_lag` of the index that was searched.")
+
+
+_JOB_FIELDS = ("id", "status", "created_at", "started_at", "ended_at", "error", "attempt", "last_step", "result")
+_REQUEST_DEFAULTS: dict[str, Any] = {"filter": None, "max_turns": None, "deadline_seconds": None, "metadata": {}}
+
+
+class SearchSummary(Outgoing):
+    """A search without its result, as lists show it."""
+
+    id: str
+    status: Status
+    query: str
+    collections: list[str]
+    mode: Literal["auto", "one_shot", "agent"] = Field(description="As asked for.")
+    effort: Literal["low"]
+    profile: Literal["auto", "generic", "offline"] = Field(description="As asked for.")
+    top_k: int
+    metadata: dict[str, JsonValue]
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    error: ErrorRead | None
+    url: str = Field(description="Where to ask for it.", examples=["/v1/searches/9b2f…"])
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """The search that `job` is."""
+        url = cls.address(job)
+        links = {"url": url, "events_url": f"{url}/events", "trajectory_url": f"{url}/trajectory"}
+        row = {name: getattr(job, name) for name in _JOB_FIELDS}
+        return cls.model_validate(_REQUEST_DEFAULTS | dict(job.request) | row | links)
+
+    @staticmethod
+    def address(job: Job) -> str:
+        """Path of the search, from the root of the node."""
+        return f"/v1/searches/{job.id}"
+
+
+class SearchRead(SearchSummary):
+    """A search, with its result once it succeeded."""
+
+    filter: dict[str, JsonValue] | None
+    max_turns: int | None
+    deadline_seconds: float | None
+    attempt: int = Field(description="How often a worker has taken it up.")
+    last_step: int = Field(description="Number of the newest step.")
+    events_url: str
+    trajectory_url: str
+    result: ResultRead | None
+
+
+class SearchEnd(Outgoing):
+    """The data of the last event of a search's stream."""
+
+    search_id: str
+    status: Status
+    last_step: int
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """How `job` ended."""
+        return cls(search_id=job.id, status=job.status.value, last_step=job.last_step)
+
+
+class StepRead(Outgoing):
+    """One recorded step of a search."""
+
+    seq: int = Field(description="From 1, without gaps within an attempt.")
+    kind: str = Field(examples=["action", "observation"])
+    created_at: datetime
+    data: dict[str, JsonValue]
+
+
+class TrajectoryRead(Outgoing):
+    """All steps of a search, unpruned."""
+
+    format_version: int = Field(description="Version of the form of the steps.")
+    search_id: str
+    status: Status
+    complete: bool = Field(description="Whether the search has ended, so that no step will follow.")
+    steps: list[StepRead]

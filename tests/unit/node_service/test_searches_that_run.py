@@ -1,0 +1,55 @@
+"""Searches from the request to cited passages: real job threads that only a kick wakes, the real story, the real corpus."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from support.http_node import HttpNode, serve_node
+
+from worker.search_job import run_search_job
+
+TEXTS = {
+    "tower.md": "# Tower\n\nThe Anselm Tower was built by the Brook Company in 1911. It is made of brick. 탑은 높다.",
+    "company.md": "# Brook Company\n\nThe Brook Company was founded by Mira Lindqvist, an engineer from the coast.",
+    "harbour.md": "# Harbour\n\nThe harbour lies north of the old town. Ships call there every week.",
+}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpNode]:
+    with serve_node(tmp_path_factory.mktemp("running"), handlers={"search": run_search_job}) as served:
+        yield served
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["one_shot", "agent"])
+def test_a_search_ends_with_passages_that_are_what_the_documents_say(node: HttpNode, mode: str) -> None:
+    tenant = node.tenant()
+    tenant.collection()
+    for key, text in TEXTS.items():
+        assert tenant.put(key, text).status_code == 201
+    body = {"query": "Who founded the company that built the Anselm Tower?", "collection": "handbook", "mode": mode}
+    started = time.monotonic()
+    answer = tenant.http.post("/v1/searches", json=body, headers={"Prefer": "wait=30"})
+    assert answer.status_code == 201, answer.text
+    assert time.monotonic() - started < 30, "the threads look by themselves only once a minute, so a kick woke one"
+    result = answer.json()["result"]
+    assert result["mode"] == mode
+    assert result["passages"]
+    for passage in result["passages"]:
+        document = f"/v1/collections/handbook/documents/{passage['key']}"
+        stored = tenant.http.get(document, params={"text": True}).json()
+        assert passage["document_id"] == stored["id"]
+        assert passage["text"] == stored["text"][passage["start"] : passage["end"]]
+    steps = tenant.http.get(answer.json()["trajectory_url"]).json()
+    assert steps["complete"]
+    assert steps["steps"][0]["kind"] == "start"
+
+
+def test_a_search_that_the_node_is_not_set_up_for_fails_and_says_so(node: HttpNode) -> None:
+    tenant = node.tenant()
+    tenant.collection()
+    body = {"query": "q", "collection": "handbook", "profile": "generic", "mode": "agent"}
+    search = tenant.http.post("/v1/searches", json=body, headers={"Prefer": "wait=10"}).json()
+    assert search["status"] == "failed"
+    assert search["error"]["code"] == "configuration"

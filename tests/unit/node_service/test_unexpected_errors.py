@@ -1,0 +1,67 @@
+"""The net under every exception: a bare 500 with an id, the details in the log only."""
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.responses import StreamingResponse
+from starlette.testclient import TestClient
+
+from node_service import problems
+from node_service.edge import Edge
+from node_service.metrics import NodeMetrics
+from worker.errors import StoreUnavailable
+
+
+@pytest.fixture
+def client() -> TestClient:
+    app = FastAPI()
+    problems.install(app, lambda path: ["GET"])
+
+    @app.get("/crash")
+    def crash() -> None:
+        raise ValueError("the password is hunter2")
+
+    @app.get("/late")
+    def late() -> StreamingResponse:
+        def parts():
+            yield b"first"
+            raise ValueError("the password is hunter2")
+
+        return StreamingResponse(parts())
+
+    @app.get("/store")
+    def store() -> None:
+        raise StoreUnavailable("The database postgresql://db.internal cannot be used")
+
+    app.add_middleware(Edge, metrics=NodeMetrics())
+    return TestClient(app)
+
+
+def body(answer: httpx.Response) -> dict[str, object]:
+    assert answer.headers["content-type"] == "application/problem+json"
+    return answer.json()
+
+
+def test_an_unexpected_exception_is_a_500_that_tells_nothing_and_a_log_line_that_tells_all(client, capsys) -> None:
+    answer = client.get("/crash", headers={"X-Request-Id": "run-9"})
+    assert answer.status_code == 500
+    assert body(answer)["code"] == "internal-error"
+    assert "hunter2" not in answer.text
+    logged = "".join(capsys.readouterr())
+    assert "request_failed" in logged
+    assert "run-9" in logged
+    assert "ValueError" in logged
+
+
+def test_an_exception_after_the_first_byte_breaks_the_answer_off(client, capsys) -> None:
+    answer = client.get("/late")
+    assert "hunter2" not in answer.text
+    assert "request_failed" in "".join(capsys.readouterr())
+
+
+def test_a_database_that_is_away_is_a_503_without_its_address(client) -> None:
+    answer = client.get("/store")
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) > 0
+    assert body(answer)["code"] == "store-unavailable"
+    assert "db.internal" not in answer.text
