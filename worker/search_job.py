@@ -119,7 +119,7 @@ def _agent(
         seconds=request.deadline_seconds or runtime.settings.search_deadline_seconds,
     )
     agent = SearchAgent(
-        _policy(runtime, profile),
+        _policy(runtime, profile, space, request.top_k),
         space,
         limits=limits,
         recorder=Recorder(context.step),
@@ -138,10 +138,10 @@ def _profile(runtime: Runtime, request: SearchRequest) -> Literal["generic", "of
     return request.profile
 
 
-def _policy(runtime: Runtime, profile: Literal["generic", "offline"]) -> Policy:
+def _policy(runtime: Runtime, profile: Literal["generic", "offline"], space: Space, top_k: int) -> Policy:
     if profile == "generic" and runtime.chat is not None:
         return ModelPolicy(runtime.chat, GenericProfile())
-    return OfflinePolicy()
+    return OfflinePolicy(space.corpus.insight(space.collections, space.filter), top_k)
 
 
 def _passage(rank: int, selection: Selection) -> JsonValue:

@@ -17,6 +17,7 @@ from worker.corpus.draining import Drainer, drain_quietly
 from worker.corpus.filters import compile_filter
 from worker.corpus.grep import Grep
 from worker.corpus.ingest import Ingest
+from worker.corpus.insight import CorpusInsight
 from worker.corpus.parsing import ParserPool
 from worker.corpus.records import Chunk, Document, IngestOutcome, NewDocument, SearchHits
 from worker.corpus.search import Search, SearchMemory
@@ -271,6 +272,16 @@ class Corpus:
                 chunks = reading.chunks_by_row(connection, rows)
                 found.extend(chunks[one] for one in rows)
         return found
+
+    def insight(
+        self, collections: Sequence[Collection], filter: Mapping[str, JsonValue] | None = None
+    ) -> CorpusInsight:
+        """What a policy without a language model may know of these collections beyond searching them."""
+        for collection in collections:
+            self._own(collection)
+        parts = self._parts
+        search = Search(self._store, parts.vectors, parts.embedders, self._memory, self.workspace_id)
+        return CorpusInsight(self._store, parts.embedders, self._memory, collections, filter, search)
 
     def read(self, collections: Sequence[Collection], document_id: str) -> list[Chunk]:
         """All chunks of a document in its order; `NotFound` when it is in none of the collections."""

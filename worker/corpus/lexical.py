@@ -131,6 +131,19 @@ class Fts5Index:
         return found[0] if found else 0
 
 
+def document_frequencies(connection: Connection, number: int, terms: Iterable[str]) -> dict[str, int]:
+    """In how many chunks of a collection each term stands; unknown terms are left out."""
+    statement = f"SELECT doc FROM terms_{number} WHERE term = ?"
+    found = ((term, connection.execute(statement, (term,)).fetchone()) for term in terms)
+    return {term: int(row[0]) for term, row in found if row}
+
+
+def chunks_holding(connection: Connection, number: int, terms: Sequence[str], limit: int) -> list[int]:
+    """Rows in which the terms stand one behind the other, oldest first; at most `limit` and one more."""
+    statement = f"SELECT rowid FROM fts_{number} WHERE fts_{number} MATCH ? ORDER BY rowid LIMIT ?"
+    return [row[0] for row in connection.execute(statement, (f'"{" ".join(terms)}"', limit + 1))]
+
+
 # --- rank-bm25 ----------------------------------------------------------------------------------------------------
 
 

@@ -88,6 +88,15 @@ CREATE TABLE outbox (
     row INTEGER NOT NULL
 );
 CREATE INDEX outbox_of_collection ON outbox (collection, seq);
+CREATE TABLE name (
+    collection INTEGER NOT NULL,
+    lead TEXT NOT NULL,
+    phrase TEXT NOT NULL,
+    document_id TEXT NOT NULL REFERENCES document (id) ON DELETE CASCADE,
+    quality REAL NOT NULL,
+    PRIMARY KEY (collection, lead, phrase, document_id)
+) WITHOUT ROWID;
+CREATE INDEX name_of_document ON name (document_id);
 CREATE TABLE orphan (name TEXT PRIMARY KEY);
 CREATE TABLE dropped (at REAL NOT NULL);
 """

@@ -22,6 +22,7 @@ from worker.corpus.lexical import (
     remove_from_grep,
     remove_from_index,
 )
+from worker.corpus.name_table import put_names
 from worker.corpus.reading import CollectionRow, collection_row
 from worker.corpus.records import ChunkSpan
 from worker.corpus.text_store import Connection, Row
@@ -104,6 +105,7 @@ def put_document(connection: Connection, number: int, document: PreparedDocument
     writer = _ChunkWriter(connection, number, document_id, old_title, document, next_n)
     kept, removed = writer.write(old_chunks)
     _update_document(connection, document_id, document, writer.next_n)
+    put_names(connection, number, document_id, document.title, document.text)
     added = len(document.spans) - kept
     _touch_collection(connection, number, added - removed)
     return Written(document_id, changed=True, added=added, kept=kept, removed=removed)

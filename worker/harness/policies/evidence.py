@@ -67,6 +67,8 @@ class Evidence:
             candidate = self.candidates[near.chunk.row]
             candidate.lexical_rank = near.lexical_rank or LAST_RANK
             candidate.dense_rank = near.dense_rank or LAST_RANK
+        lengths = [len(candidate.reading.terms) for candidate in self.candidates.values()]
+        self.question.mean_terms = sum(lengths) / len(lengths) if any(lengths) else 1.0
         names = self._names_in([self.question.terms])
         self._admit_rows(named.row for named in names)
         owners = owners_of(names)
@@ -109,7 +111,7 @@ class Evidence:
         ]
 
     def _bm25(self, reading: Reading) -> float:
-        length = 1.2 * (0.25 + 0.75 * len(reading.terms) / (self.question.mean_terms or 1.0))
+        length = 1.2 * (0.25 + 0.75 * len(reading.terms) / self.question.mean_terms)
         return sum(
             self.question.weight(term) * count * 2.2 / (count + length)
             for term in self.question.known

@@ -4,39 +4,23 @@ Nothing here is shown to anybody: what the policy wants to return, it has to bri
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-from worker.corpus.records import Chunk
+from worker.corpus.name_table import NamedRow
+from worker.corpus.records import Chunk, Hit
 
-
-@dataclass(frozen=True)
-class Candidate:
-    """A chunk near the question; ranks count from 1, None where that leg did not find it."""
-
-    chunk: Chunk
-    lexical_rank: int | None = None
-    dense_rank: int | None = None
-
-
-@dataclass(frozen=True)
-class NamedRow:
-    """The chunk at `row` opens a document that goes by `phrase` (index terms with spaces between)."""
-
-    phrase: str
-    row: int
-    quality: float
+__all__ = ["Insight", "NamedRow"]
 
 
 class Insight(Protocol):
     """A view of the collections of one search, already filtered."""
 
-    def size(self) -> tuple[int, float]:
-        """Number of chunks, and index terms of a chunk on average."""
+    def size(self) -> int:
+        """Number of chunks."""
         ...
 
-    def candidates(self, question: str, per_leg: int) -> list[Candidate]:
-        """The best chunks of either leg, at most `per_leg` of each."""
+    def candidates(self, question: str, per_leg: int) -> list[Hit]:
+        """The best chunks of either leg with their ranks, at most `per_leg` of each."""
         ...
 
     def similarities(self, question: str, rows: Sequence[int]) -> Mapping[int, float]:

@@ -1,33 +1,182 @@
-"""A policy without any language model: searches with the question as it stands and ranks what comes back.
+"""The policy without a language model: takes the question apart, follows names from passage to passage, prunes, ranks.
 
-Knows nothing of endpoints or prompts.
+It sees what any policy sees, and asks the index for counts and links besides; what it returns it first brings into view
+with the same tools and under the same budget as a model. `evidence.py` measures, `ranking.py` weighs, this file acts.
 """
 
 import json
+import re
+from collections.abc import Sequence
 
-from worker.harness.actions import Action, Ranked
+from worker.corpus.analyzer import analyze
+from worker.harness.actions import Action
+from worker.harness.actions import Ranked as Listed
 from worker.harness.budget import Rules
 from worker.harness.context import ContextView
+from worker.harness.policies.evidence import Candidate, Evidence
+from worker.harness.policies.insight import Insight
+from worker.harness.policies.links import Link
+from worker.harness.policies.question import Question
+from worker.harness.policies.ranking import Ranked, rank
 from worker.inference.messages import ToolCall
 from worker.tokens import count_tokens
 
+NAMES_ASKED = 3
+"""Names of the question that are searched for beside the question itself."""
+CALLS_PER_TURN = 6
+FETCHING_TURNS = 4
+"""Turns spent on bringing into view what ranks high, before the policy settles for what it holds."""
+SHORT_DOCUMENT_TOKENS = 1_500
+TELLING_WORDS = 5
+RANK_AT_LEAST = 5
+
+_WORD = re.compile(r"\w+")
+
 
 class OfflinePolicy:
-    """One search with the question, then its passages in the order found."""
+    """Decides one run; `keep` is how many passages the caller wants back."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
+    def __init__(self, insight: Insight, keep: int = 10, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
+        self._insight = insight
+        self._keep = max(keep, RANK_AT_LEAST)
+        self._evidence: Evidence | None = None
+        self._ranking: list[Ranked] = []
+        self._tried: set[tuple[str, str]] = set()
+        self._pruned: set[str] = set()
+        self._calls = 0
 
     def opening_tokens(self, question: str) -> int:
         """Only the question stands before the first turn."""
         return count_tokens(question)
 
-    def next_action(self, view: ContextView) -> Action:
-        """First a search, then the list."""
-        if not view.turns and not view.closing:
-            query = json.dumps({"query": view.question}, ensure_ascii=False)
-            return Action("Search with the question as it stands.", (ToolCall("call_1", "search_corpus", query),))
-        return Action("Rank what was found.", final=tuple(Ranked(held.chunk.id) for held in view.held))
-
     def stop(self) -> None:
-        """Nothing is ever in flight."""
+        """Nothing is in flight that could be broken off."""
+
+    def next_action(self, view: ContextView) -> Action:
+        """First the question and its names; then what links lead to; at last the list."""
+        if self._evidence is None:
+            return self._open(view)
+        if not self._ranking:
+            self._ranking = rank(self._evidence)
+        wanted = self._ranking[: self._keep]
+        held = {one.chunk.row for one in view.held}
+        missing = [one for one in wanted if one.row not in held]
+        calls = self._fetches(self._evidence, missing) if len(view.turns) <= FETCHING_TURNS and not view.closing else []
+        useless = self._useless(view)
+        if calls or (useless and not view.closing):
+            return self._act(calls, useless)
+        return self._conclude(self._evidence, view)
+
+    # --- turns ----------------------------------------------------------------------------------------------------
+
+    def _open(self, view: ContextView) -> Action:
+        self._evidence = Evidence(Question(view.question, self._insight), self._insight)
+        names = [_surface(view.question, phrase) for phrase in self._evidence.collect()]
+        asked = [view.question, *(name for name in names[:NAMES_ASKED] if name != view.question)]
+        calls = [self._call("search_corpus", query=query) for query in dict.fromkeys(asked)]
+        told = f"The question names {', '.join(f'“{name}”' for name in names)}." if names else "No name is known yet."
+        return Action(reasoning=told, calls=tuple(calls))
+
+    def _fetches(self, evidence: Evidence, missing: Sequence[Ranked]) -> list[ToolCall]:
+        """Calls that should bring these passages into view, each way of each passage once."""
+        calls: list[ToolCall] = []
+        for one in missing:
+            candidate = evidence.candidates[one.row]
+            for name, argument, value in self._ways(evidence, candidate):
+                if (name, value) not in self._tried and len(calls) < CALLS_PER_TURN:
+                    self._tried.add((name, value))
+                    calls.append(self._call(name, **{argument: value}))
+                    break
+        return calls
+
+    def _ways(self, evidence: Evidence, candidate: Candidate) -> list[tuple[str, str, str]]:
+        """A search by its name and by the words it shares with the question; a short document may be read."""
+        chunk = candidate.chunk
+        name = " ".join(_WORD.findall(chunk.title)[:8]) or _surface(chunk.text[:300], candidate.reading.name)
+        words = [
+            word
+            for word in _WORD.findall(evidence.question.text)
+            if set(analyze(word, query=True)) & candidate.reading.counts.keys()
+        ]
+        weighty = sorted(set(words), key=lambda word: -evidence.question.weight_of(analyze(word, query=True)))
+        telling = [word for word in dict.fromkeys(words) if word in weighty[:TELLING_WORDS]]
+        ways = [("search_corpus", "query", name), ("search_corpus", "query", " ".join([name, *telling]))]
+        if chunk.position == 0 and chunk.tokens < SHORT_DOCUMENT_TOKENS:
+            ways.append(("read_document", "doc_id", chunk.document_id))
+        return ways
+
+    def _useless(self, view: ContextView) -> list[str]:
+        """Ids in view that rank too low to be returned."""
+        kept = {one.row for one in self._ranking[: self._keep]}
+        ids = [one.chunk.id for one in view.held if one.chunk.row not in kept and one.chunk.id not in self._pruned]
+        self._pruned.update(ids)
+        return ids
+
+    def _act(self, calls: list[ToolCall], useless: list[str]) -> Action:
+        parts: list[str] = []
+        if useless:
+            calls = [self._call("prune_chunks", chunk_ids=useless), *calls]
+            parts.append(f"{len(useless)} passages do not help.")
+        if self._evidence and len(calls) > bool(useless):
+            parts.append(self._plan(self._evidence))
+        return Action(reasoning=" ".join(parts), calls=tuple(calls))
+
+    def _plan(self, evidence: Evidence) -> str:
+        """Says which links the search follows now."""
+        trusted = [one.row for one in self._ranking[: self._keep]]
+        told: list[str] = []
+        for row in trusted:
+            if way := evidence.way_to(row, [other for other in trusted if other != row]):
+                told.append(_told(evidence, row, *way))
+        return " ".join(dict.fromkeys(told))
+
+    def _conclude(self, evidence: Evidence, view: ContextView) -> Action:
+        ids = {one.chunk.row: one.chunk.id for one in view.held}
+        places = [one for one in self._ranking if one.row in ids][: self.rules.final_documents]
+        trusted = [one.row for one in places]
+        listed = tuple(Listed(ids[one.row], _reason(evidence, one.row, trusted)) for one in places)
+        return Action(reasoning="Nothing that ranks high is missing.", final=listed)
+
+    def _call(self, name: str, **arguments: object) -> ToolCall:
+        self._calls += 1
+        return ToolCall(f"call_{self._calls}", name, json.dumps(arguments, ensure_ascii=False))
+
+
+def _told(evidence: Evidence, row: int, source: int, link: Link) -> str:
+    """The link in words, in the direction in which the name is read."""
+    there, here = _called(evidence, source), _called(evidence, row)
+    if link.phrase == evidence.candidates[source].reading.name and source in evidence.candidates:
+        mentioned_here = evidence.candidates[row].reading.context_of(link.phrase)
+        if mentioned_here:
+            return f"“{here}” mentions “{there}”."
+    return f"“{there}” mentions “{here}”."
+
+
+def _reason(evidence: Evidence, row: int, trusted: Sequence[int]) -> str:
+    """Why a passage is in the list, in a sentence."""
+    candidate = evidence.candidates[row]
+    if candidate.named:
+        return "Named in the question."
+    if way := evidence.way_to(row, [other for other in trusted if other != row]):
+        return _told(evidence, row, *way)
+    shared = [word for word in _WORD.findall(evidence.question.text) if word.casefold() in candidate.reading.counts]
+    weighty = sorted(set(shared), key=lambda word: -evidence.question.weight_of(analyze(word, query=True)))
+    words = [word for word in dict.fromkeys(shared) if word in weighty[:TELLING_WORDS]]
+    return f"Shares with the question: {', '.join(words)}." if words else "Close to the question in meaning."
+
+
+def _called(evidence: Evidence, row: int) -> str:
+    candidate = evidence.candidates[row]
+    return candidate.chunk.title or _surface(candidate.chunk.text[:300], candidate.reading.name)
+
+
+def _surface(text: str, phrase: Sequence[str]) -> str:
+    """The phrase as it is written in the text; its terms when it cannot be found there."""
+    words = list(_WORD.finditer(text))
+    for start in range(len(words)):
+        for end in range(start, min(len(words), start + len(phrase))):
+            piece = text[words[start].start() : words[end].end()]
+            if tuple(analyze(piece, query=True)) == tuple(phrase):
+                return piece
+    return " ".join(phrase)

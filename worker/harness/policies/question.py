@@ -18,7 +18,8 @@ class Question:
         self.terms = tuple(analyze(text, query=True))
         self.known = frozenset(self.terms)
         self._insight = insight
-        self._chunks, self.mean_terms = insight.size()
+        self._chunks = insight.size()
+        self.mean_terms = 1.0
         self._frequency: dict[str, int] = {}
         self.learn(self.known)
         self.stems: dict[str, float] = {}

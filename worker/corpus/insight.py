@@ -1,0 +1,130 @@
+"""What a policy without a language model may know of the indexed text: counts, names, closeness. Read-only.
+
+Answers for one question over the collections of one search; every answer is joined with what is stored now.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from worker.corpus.lexical import chunks_holding, document_frequencies
+from worker.corpus.name_table import NamedRow, rows_named
+from worker.corpus.reading import CollectionRow, chunks_by_row, collection_row, vectors_of_rows
+from worker.corpus.records import Chunk, Hit
+from worker.corpus.retrieval import Scope
+from worker.corpus.search import Search, SearchMemory
+from worker.corpus.text_store import Connection, TextStore
+from worker.errors import ModelUnavailable
+from worker.inference.embedder import Embedders
+from worker.store.collections import Collection
+
+MOST_SHARERS = 20
+"""A name that more documents go by is not looked up."""
+
+
+@dataclass(frozen=True)
+class CorpusInsight:
+    """The collections of one search under its filter, as a policy sees them."""
+
+    store: TextStore
+    embedders: Embedders
+    memory: SearchMemory
+    collections: Sequence[Collection]
+    filter: Mapping[str, JsonValue] | None
+    search: Search
+
+    def size(self) -> int:
+        """Number of chunks."""
+        with self.store.read() as connection:
+            return sum(row.chunks for row in self._rows(connection))
+
+    def candidates(self, question: str, per_leg: int) -> list[Hit]:
+        """The best chunks of either leg with their ranks, at most `per_leg` of each."""
+        hits, _ = self.search.run(
+            self.collections,
+            question,
+            k=2 * per_leg * len(self.collections),
+            dense=per_leg,
+            lexical=per_leg,
+            exclude=frozenset(),
+            filter=self.filter,
+        )
+        return list(hits.hits)
+
+    def similarities(self, question: str, rows: Sequence[int]) -> dict[int, float]:
+        """Cosine of the question with each row's vector; rows without a vector are left out."""
+        similar: dict[int, float] = {}
+        with self.store.read() as connection:
+            embedders = {row.embedder for row in self._rows(connection) if row.embedder}
+        for embedder in embedders:
+            vector = self._vector(embedder, question)
+            if vector is None:
+                continue
+            with self.store.read() as connection:
+                known, matrix = vectors_of_rows(connection, embedder, rows)
+            if known:
+                similar.update(zip(known, (matrix @ vector).tolist(), strict=True))
+        return similar
+
+    def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
+        """In how many chunks each term stands; unknown terms are left out."""
+        counts: dict[str, int] = {}
+        wanted = list(terms)
+        with self.store.read() as connection:
+            for row in self._rows(connection):
+                for term, count in document_frequencies(connection, row.number, wanted).items():
+                    counts[term] = counts.get(term, 0) + count
+        return counts
+
+    def named(self, leads: Iterable[str]) -> list[NamedRow]:
+        """All stored names that begin with one of the leads."""
+        wanted = list(leads)
+        with self.store.read() as connection:
+            found = [
+                named
+                for row in self._rows(connection)
+                for named in rows_named(connection, row.number, wanted, MOST_SHARERS)
+            ]
+            return self._allowed(connection, found)
+
+    def holding(self, terms: Sequence[str], limit: int) -> list[int]:
+        """Rows in which the terms stand one behind the other; empty when there are more than `limit`."""
+        with self.store.read() as connection:
+            found = [
+                held for row in self._rows(connection) for held in chunks_holding(connection, row.number, terms, limit)
+            ]
+            return found if len(found) <= limit else []
+
+    def chunks(self, rows: Sequence[int]) -> dict[int, Chunk]:
+        """Whole chunks by row, of these collections and under this filter; others are left out."""
+        with self.store.read() as connection:
+            allowed = {collection.id for collection in self.collections}
+            scope = self._scope(connection)
+            return {
+                row: chunk
+                for row, chunk in chunks_by_row(connection, rows).items()
+                if chunk.collection_id in allowed and (scope is None or row in scope)
+            }
+
+    def _allowed(self, connection: Connection, found: list[NamedRow]) -> list[NamedRow]:
+        scope = self._scope(connection)
+        return found if scope is None else [named for named in found if named.row in scope]
+
+    def _scope(self, connection: Connection) -> Scope:
+        if not self.filter:
+            return None
+        scopes = (self.memory.scopes.get(connection, row, self.filter) for row in self._rows(connection))
+        return frozenset(row for scope in scopes for row in scope or ())
+
+    def _rows(self, connection: Connection) -> list[CollectionRow]:
+        rows = (collection_row(connection, collection.id) for collection in self.collections)
+        return [row for row in rows if row is not None]
+
+    def _vector(self, embedder: str, question: str) -> NDArray[np.float32] | None:
+        try:
+            return self.embedders.get(embedder).embed_query(question)
+        except ModelUnavailable:  # the search of the same question has told so already
+            return None
