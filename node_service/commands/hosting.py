@@ -104,23 +104,22 @@ def _url(host: str, listener: socket.socket) -> str:
 
 def _open(settings: WorkerSettings, mode: Mode, cleanup: ExitStack) -> "tuple[Runtime, Dispatcher]":
     from worker.dispatch import CeleryDispatcher, ThreadDispatcher
-    from worker.maintenance import Maintenance
+    from worker.node import make_housekeeping, make_runner
     from worker.runtime import open_runtime
-    from worker.tasks import JobRunner
 
-    runtime = open_runtime(settings, embedded=mode == "embedded")
+    runtime = open_runtime(settings, embedded=mode == "embedded", hosts_chroma=mode == "server")
     cleanup.callback(runtime.close)
     roles = {"agent": settings.agent_slots, "sync": settings.sync_slots}
     dispatcher: Dispatcher = (
-        ThreadDispatcher(JobRunner(runtime), roles, settings.poll_seconds)
+        ThreadDispatcher(make_runner(runtime), roles, settings.poll_seconds)
         if mode == "embedded"
         else CeleryDispatcher(settings)
     )
     dispatcher.start()
     cleanup.callback(dispatcher.stop, STOP_SECONDS)
-    maintenance = Maintenance(runtime, dispatcher)
-    maintenance.start()
-    cleanup.callback(maintenance.stop)
+    housekeeping = make_housekeeping(runtime, dispatcher)
+    housekeeping.start()
+    cleanup.callback(housekeeping.stop)
     return runtime, dispatcher
 
 
