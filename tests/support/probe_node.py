@@ -1,0 +1,94 @@
+"""Programs of a node that runs nothing but probe jobs: `keeper ROLE`, `worker ROLE` and `embedded`.
+
+A probe job takes the seconds that its request names, and writes into a run log (`PROBE_LOG`) that it lives. Settings come
+from the environment, as they do for the real programs.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from support.queue import Probe
+from support.run_log import write_line
+from worker import logs
+from worker.chores import Housekeeping
+from worker.dispatch import ThreadDispatcher
+from worker.job_context import JobContext
+from worker.job_runner import QueueRunner
+from worker.keeper import keep_worker
+from worker.maintenance import queue_chores
+from worker.settings import WorkerSettings
+from worker.store.database import Database
+from worker.worker_process import run_worker
+
+BEAT_SECONDS = 0.1
+
+
+def run_probe(_: Probe, context: JobContext) -> JsonValue:
+    """Lives for as long as the request says, and notes start, life and end."""
+    log, job = Path(os.environ["PROBE_LOG"]), context.job
+    who = {"job": job.id, "token": job.lease_token, "attempt": job.attempt, "pid": os.getpid()}
+    write_line(log, at=time.time(), event="start", **who)
+    context.step("start", {"pid": os.getpid()})
+    alive_at = time.time()
+    until = time.monotonic() + float(str(job.request["seconds"]))
+    while time.monotonic() < until:
+        alive_at = time.time()  # read before the check: what is written was true even if the process freezes in between
+        context.check()
+        write_line(log, at=alive_at, event="alive", **who)
+        time.sleep(BEAT_SECONDS)
+    write_line(log, at=alive_at, event="end", **who)
+    return {"attempt": job.attempt}
+
+
+@contextmanager
+def open_runner(settings: WorkerSettings) -> Generator[QueueRunner[Probe]]:
+    """A runner for probe jobs, over its own connections."""
+    db = Database(settings.sql_url)
+    try:
+        yield QueueRunner(Probe(db, settings), {"probe": run_probe})
+    finally:
+        db.close()
+
+
+def embedded(settings: WorkerSettings) -> None:
+    """Threads and chores in one process, until SIGTERM."""
+    logs.configure(settings.log_level, settings.log_format)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    with open_runner(settings) as runner:
+        slots = {"agent": settings.agent_slots, "sync": settings.sync_slots}
+        dispatcher = ThreadDispatcher(runner, slots, settings.poll_seconds)
+        db = Database(settings.sql_url)
+        chores = Housekeeping(db, queue_chores(db, settings, dispatcher))
+        dispatcher.start()
+        chores.start()
+        stop.wait()
+        chores.stop()
+        dispatcher.stop(settings.shutdown_seconds)
+        db.close()
+
+
+def main() -> None:
+    """Runs the program that the command line names."""
+    settings = WorkerSettings()
+    program, *roles = sys.argv[1:]
+    if program == "embedded":
+        embedded(settings)
+    elif program == "keeper":
+        logs.configure(settings.log_level, settings.log_format)
+        worker = [sys.executable, "-m", "support.probe_node", "worker", roles[0]]
+        sys.exit(keep_worker(settings, roles[0], worker))
+    else:
+        run_worker(settings, roles[0], lambda: open_runner(settings))
+
+
+if __name__ == "__main__":
+    main()
