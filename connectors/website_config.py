@@ -1,5 +1,7 @@
 """The configuration of a website source: what to crawl, how far, and how politely."""
 
+import hashlib
+import json
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -50,7 +52,7 @@ class WebsiteConfig(BaseModel):
     max_bytes_per_page: int = Field(
         default=10_000_000, ge=1000, le=200_000_000, description="Larger pages and files are skipped."
     )
-    max_minutes: float = Field(default=60, gt=0, le=24 * 60, description="Longest crawl.")
+    max_minutes: float = Field(default=60, gt=0, le=180, description="Longest crawl.")
     respect_robots: bool = Field(default=True, description="Obey robots.txt. Turn off for sites of your own only.")
     use_sitemaps: bool = Field(default=True, description="Read the sitemaps that robots.txt names, or /sitemap.xml.")
     crawl_delay: float = Field(
@@ -82,3 +84,9 @@ class WebsiteConfig(BaseModel):
     def user_agent(self) -> str:
         """How the crawler introduces itself."""
         return f"hopnode-bot/1 (+{self.contact})" if self.contact else "hopnode-bot/1"
+
+    @property
+    def scope_id(self) -> str:
+        """Differs when other pages belong to the source."""
+        scope = [self.start_urls, self.allowed_hosts, self.include, self.exclude]
+        return hashlib.sha256(json.dumps(scope).encode()).hexdigest()[:16]

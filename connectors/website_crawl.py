@@ -54,11 +54,11 @@ class Crawl:
         self._config = config
         self._tools = tools
         self._scope = Scope(config.start_urls, config.allowed_hosts, config.include, config.exclude)
-        self._old = Memory.from_json(state)
+        self._old = Memory.from_json(state, config.scope_id)
         self._frontier = Frontier(self._old.pages, config.max_similar_urls, 20 * config.max_pages + 10_000)
-        found = Progress.from_json(resume, self._frontier) if resume else None
+        found = Progress.from_json(resume, config.scope_id, self._frontier) if resume else None
         self._resumed = found is not None
-        self._progress = found or Progress()
+        self._progress = found or Progress(Memory(config.scope_id))
         self._started = time.monotonic() - self._progress.seconds
         self._troubles = 0
 
@@ -110,7 +110,7 @@ class Crawl:
         now = self._progress.memory
         pages = {url: page for url, page in self._old.pages.items() if url not in self._frontier.seen}
         waiting = {v.url: self._old.pages[v.url] for v in self._frontier.queue if v.url in self._old.pages}
-        return Memory({**pages, **waiting, **now.pages}, self._old.sitemaps | now.sitemaps)
+        return Memory(now.scope, {**pages, **waiting, **now.pages}, self._old.sitemaps | now.sitemaps)
 
     def _doubt(self, reason: str) -> None:
         """From here on the listing cannot be called complete; the first reason is the one that is told."""

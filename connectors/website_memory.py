@@ -42,19 +42,24 @@ class Visit:
 
 @dataclass
 class Memory:
-    """Pages by URL, and the sitemap files that could be read: the state between two crawls."""
+    """Pages by URL, and the sitemap files that could be read: the state between two crawls of one scope."""
 
+    scope: str
     pages: dict[str, PageRecord] = field(default_factory=dict[str, PageRecord])
     sitemaps: set[str] = field(default_factory=set[str])
 
     @classmethod
-    def from_json(cls, state: Mapping[str, JsonValue]) -> Self:
-        """The memory in a state, or an empty one when the state is of another form: then everything is fetched anew."""
+    def from_json(cls, state: Mapping[str, JsonValue], scope: str) -> Self:
+        """The memory in a state; an empty one when the state has another form or scope: then everything is fetched anew.
+
+        The stored links of a page are those within the scope of that time, hence of no use to another.
+        """
         try:
             stored = _StoredMemory.model_validate(state)
-            return cls(stored.records(), {stored.urls[i] for i in stored.sitemaps})
+            memory = cls(stored.scope, stored.records(), {stored.urls[i] for i in stored.sitemaps})
         except (ValidationError, IndexError):
-            return cls()
+            return cls(scope)
+        return memory if memory.scope == scope else cls(scope)
 
     def to_json(self) -> dict[str, JsonValue]:
         """The state to keep; every URL is written once, links are numbers."""
@@ -108,7 +113,7 @@ class Frontier:
 class Progress:
     """Where a crawl stands, so that another process can go on with it."""
 
-    memory: Memory = field(default_factory=Memory)
+    memory: Memory
     fetched: int = 0
     seconds: float = 0.0
     incomplete: str | None = None
@@ -132,16 +137,18 @@ class Progress:
         ).model_dump(mode="json")
 
     @classmethod
-    def from_json(cls, token: Mapping[str, JsonValue], frontier: Frontier) -> Self | None:
-        """Fills the frontier and gives the progress; None, with the frontier untouched, for a token of another form."""
+    def from_json(cls, token: Mapping[str, JsonValue], scope: str, frontier: Frontier) -> Self | None:
+        """Fills the frontier and gives the progress; None, with the frontier untouched, for a token of another form or scope."""
         try:
             stored = _StoredProgress.model_validate(token)
             urls = stored.urls
             queue = [Visit(urls[i], depth, hops, tries) for i, depth, hops, tries in stored.queue]
             seen = {urls[i] for i in stored.seen}
             aliases = {urls[a]: urls[b] for a, b in stored.aliases}
-            memory = Memory(stored.records(), {urls[i] for i in stored.sitemaps})
+            memory = Memory(stored.scope, stored.records(), {urls[i] for i in stored.sitemaps})
         except (ValidationError, IndexError):
+            return None
+        if memory.scope != scope:
             return None
         for url in sorted(seen):
             frontier.add(Visit(url, 0), trusted=True)
@@ -159,6 +166,7 @@ class _Numbers(dict[str, int]):
 
 class _StoredMemory(BaseModel):
     format: Literal[1] = 1
+    scope: str
     pages: list[StoredPage]
     sitemaps: list[int]
     urls: list[str]
@@ -170,7 +178,7 @@ class _StoredMemory(BaseModel):
             for url, p in memory.pages.items()
         ]
         sitemaps = [numbers[url] for url in sorted(memory.sitemaps)]
-        return cls(pages=pages, sitemaps=sitemaps, urls=list(numbers))
+        return cls(scope=memory.scope, pages=pages, sitemaps=sitemaps, urls=list(numbers))
 
     def records(self) -> dict[str, PageRecord]:
         return {

@@ -14,19 +14,9 @@ from connectors.website_urls import normalize
 ROBOT = "hopnode-bot"
 MOST_LINKS = 2000
 
-_BOILERPLATE = [
-    "script",
-    "style",
-    "noscript",
-    "template",
-    "svg",
-    "nav",
-    "footer",
-    "aside",
-    "form",
-    "iframe",
-    "body > header",
-]
+_NOT_TEXT = "script, style, noscript, template, svg, iframe, select, nav, aside"
+_FRAMES = "header, footer"
+_CONTENT = frozenset({"main", "article", "section"})
 _APP_ROOTS = "#root, #app, #__next, #__nuxt, #___gatsby, app-root, [data-reactroot], [ng-app], [data-server-rendered]"
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([a-zA-Z0-9_:.-]{1,40})", re.IGNORECASE)
 _REFRESH = re.compile(r"^\s*[\d.]+\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"']+)", re.IGNORECASE)
@@ -149,8 +139,17 @@ def _title(tree: LexborHTMLParser) -> str:
 
 
 def _text(tree: LexborHTMLParser) -> str:
-    """Visible text without navigation and other frames; takes those parts out of the tree."""
-    for selector in _BOILERPLATE:
-        for node in tree.css(selector):
+    """Visible text without navigation and the frame of the site; takes those parts out of the tree."""
+    for node in tree.css(_NOT_TEXT):
+        node.decompose()
+    for node in tree.css(_FRAMES):
+        if not _in_content(node):
             node.decompose()
     return " ".join(tree.body.text(separator=" ").split()) if tree.body else ""
+
+
+def _in_content(node: LexborNode) -> bool:
+    parent = node.parent
+    while parent is not None and parent.tag not in _CONTENT:
+        parent = parent.parent
+    return parent is not None

@@ -7,6 +7,7 @@ HopnodeError
      ├─ InvalidRequest · NotFound · Conflict · Unauthorized · Forbidden · TooLarge · DocumentRejected
      ├─ ModelUnavailable · ModelRefused
      ├─ VectorsUnavailable · StoreUnavailable · BrokerUnavailable
+     ├─ SourceUnavailable · SyncFailed
      ├─ LeaseLost · JobCancelled · JobInterrupted · DeadlineExceeded
      └─ ConfigurationError · DataFolderInUse
 """
@@ -126,6 +127,18 @@ class BrokerUnavailable(NodeError):
     """Redis cannot be reached; jobs wait in the table and lose only time."""
 
     code, status, retryable = "broker-unavailable", 503, True
+
+
+class SourceUnavailable(NodeError):
+    """The outside world that a source reads from does not answer, so that nothing could be listed."""
+
+    code, status, retryable = "source-unavailable", 502, True
+
+
+class SyncFailed(NodeError):
+    """A sync ran and its outcome cannot be called a success; what it stored stays, and nothing was deleted."""
+
+    code, status = "sync-failed", 502
 
 
 class LeaseLost(NodeError):

@@ -444,9 +444,19 @@ def test_the_memory_of_pages_that_a_budget_left_unvisited_is_kept(site: Site) ->
 @pytest.mark.slow
 def test_a_state_of_another_form_is_ignored(site: Site) -> None:
     docs_site(site, 2)
-    for state in ({"format": 2}, {"format": 1, "urls": [], "pages": [[7, None, None, None, None, []]], "sitemaps": []}):
+    broken = {"format": 1, "scope": "", "urls": [], "pages": [[7, None, None, None, None, []]], "sitemaps": []}
+    for state in ({"format": 2}, broken):
         assert len(crawl(site, state).items) == 3
         assert len(crawl(site, {}, state).items) == 3
+
+
+def test_the_memory_of_another_scope_is_not_used_since_its_links_are_too_few(site: Site) -> None:
+    docs_site(site, 4)
+    site.put("/docs/0", html("Document 0", links=["/blog/1"]))
+    site.put("/blog/1", html("Blog"))
+    narrow = crawl(site, include=["/docs/*"])
+    wide = crawl(site, json_copy(narrow.state))
+    assert "/blog/1" in wide.items
 
 
 # --- going on after a crash ------------------------------------------------------------------------------------------------

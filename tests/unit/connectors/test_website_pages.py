@@ -45,6 +45,13 @@ def test_what_changes_daily_in_markup_and_frames_does_not_change_the_digest() ->
     assert read(one).digest != read(html("U", article("T"))).digest
 
 
+def test_headers_and_footers_count_inside_the_content_and_not_around_it() -> None:
+    page = "<body><div><header>{0}</header></div><form><article><header>{1}</header>Text</article></form><footer>{2}</footer>"
+    digest = read(page.format("Menu", "By the board", "Imprint")).digest
+    assert read(page.format("Other menu", "By the board", "Other imprint")).digest == digest
+    assert read(page.format("Menu", "By the council", "Imprint")).digest != digest
+
+
 @pytest.mark.parametrize(
     ("head", "noindex", "nofollow"),
     [
