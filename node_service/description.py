@@ -5,7 +5,7 @@ from typing import Any, cast
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from node_service.document_schemas import DocumentText
+from node_service.document_schemas import DocumentBatch, DocumentText
 from node_service.problems import MEDIA_TYPE, Problem, refusals
 
 REFERENCE = "#/components/schemas/{model}"
@@ -46,7 +46,7 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
     schemas = cast(dict[str, Any], document.setdefault("components", {}).setdefault("schemas", {}))
     for name in _FASTAPI_ERRORS:
         schemas.pop(name, None)
-    for model in (Problem, DocumentText):
+    for model in (Problem, DocumentText, DocumentBatch):
         schema = model.model_json_schema(by_alias=True, ref_template=REFERENCE)
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema

@@ -15,6 +15,7 @@ from worker.store import jobs
 from worker.store.database import Database
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_METHODS = {"GET", "PUT", "POST", "PATCH", "DELETE"}  # callers choose the word, and must not choose the series
 _log = get_logger(__name__)
 
 
@@ -38,7 +39,8 @@ class NodeMetrics:
 
     def served(self, method: str, route: str, status: int, seconds: float) -> None:
         """Counts one answered request; `route` is the template, never the path that was called."""
-        self._seconds.labels(method, route, str(status)).observe(seconds)
+        known = method if method in _METHODS else "other"
+        self._seconds.labels(known, route, str(status)).observe(seconds)
 
 
 class _Jobs(Collector):

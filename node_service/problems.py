@@ -36,6 +36,8 @@ TITLES: Mapping[str, str] = {
     "vectors-unavailable": "The vector index is not available",
     "store-unavailable": "The database is not available",
     "broker-unavailable": "Redis is not available",
+    "source-unavailable": "The source is not available",
+    "sync-failed": "The sync failed",
     "deadline-exceeded": "The deadline has passed",
     "lease-lost": "The job moved to another worker",
     "interrupted": "The process was told to stop",

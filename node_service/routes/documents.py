@@ -2,11 +2,13 @@
 
 import base64
 import binascii
-from typing import Annotated, Any
+from collections.abc import AsyncIterator
+from tempfile import SpooledTemporaryFile
+from typing import IO, Annotated, Any, TypeVar, cast
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from node_service.deps import (
     LIMIT_DEFAULT,
@@ -41,6 +43,9 @@ from worker.store.collections import Collection
 router = APIRouter(route_class=NodeRoute, tags=["documents"])
 uploads = APIRouter(route_class=UploadRoute, tags=["documents"])
 
+B = TypeVar("B", bound=BaseModel)
+
+_BYTES_IN_MEMORY = 1_000_000
 _UPLOAD_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -54,15 +59,27 @@ _UPLOAD_BODY: dict[str, Any] = {
 }
 
 
-async def _body(request: Request) -> bytes:
-    """The whole body; `UploadRoute` has put a limit on it."""
-    content = bytearray()
-    async for part in request.stream():
-        content += part
-    return bytes(content)
+_BATCH_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/DocumentBatch"}}},
+    }
+}
 
 
-RawBody = Annotated[bytes, Depends(_body)]
+async def _body(request: Request) -> AsyncIterator[IO[bytes]]:
+    """The whole body, beyond a megabyte on disk: uploads that wait for their turn take no memory.
+
+    `UploadRoute` has put a limit on it.
+    """
+    with SpooledTemporaryFile(max_size=_BYTES_IN_MEMORY) as file:
+        async for part in request.stream():
+            file.write(part)
+        file.seek(0)
+        yield cast(IO[bytes], file)
+
+
+RawBody = Annotated[IO[bytes], Depends(_body)]
 
 
 @uploads.put(
@@ -92,12 +109,16 @@ async def put_document(
     A document that cannot be parsed is answered with the problem `document-rejected`, and what was stored under the key
     before stays.
     """
-    if _media_type(content_type) == "application/json":
-        document = _from_json(key, body)
-    else:
-        filename = filename or _last_part(key)
-        document = NewDocument(key, raw=body, media_type=content_type, filename=filename, title=title, url=url)
-    outcome, is_new = await node.apart(lambda: _store(corpus, collection, document))
+
+    def store() -> tuple[IngestOutcome, bool]:
+        content = body.read()
+        if _media_type(content_type) == "application/json":
+            return _store(corpus, collection, _from_json(key, content))
+        name = filename or _last_part(key)
+        raw = NewDocument(key, raw=content, media_type=content_type, filename=name, title=title, url=url)
+        return _store(corpus, collection, raw)
+
+    outcome, is_new = await node.apart(store)
     if is_new:
         response.status_code = 201
         response.headers["Location"] = f"/v1/collections/{collection.name}/documents/{quote(key)}"
@@ -107,14 +128,19 @@ async def put_document(
 @uploads.post(
     "/v1/collections/{name}/documents:batch",
     summary="Put several documents",
+    openapi_extra=_BATCH_BODY,
     responses=refusals("not-found", "too-large"),
 )
 async def put_documents(
-    _: CollectionsWriter, collection: OwnCollection, body: DocumentBatch, corpus: OwnCorpus, node: CurrentNode
+    _: CollectionsWriter, collection: OwnCollection, body: RawBody, corpus: OwnCorpus, node: CurrentNode
 ) -> BatchOutcome:
     """Stores up to 100 documents, embedded together; each stands for itself, and a failed one is told in its outcome."""
-    documents = [_from_batch(document, place) for place, document in enumerate(body.documents)]
-    outcomes = await node.apart(lambda: corpus.ingest(collection, documents))
+
+    def store() -> list[IngestOutcome]:
+        batch = _parsed(DocumentBatch, body.read())
+        return corpus.ingest(collection, [_from_batch(one, place) for place, one in enumerate(batch.documents)])
+
+    outcomes = await node.apart(store)
     return BatchOutcome(outcomes=[OutcomeRead.model_validate(outcome) for outcome in outcomes])
 
 
@@ -182,11 +208,16 @@ def _media_type(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
 
 
-def _from_json(key: str, body: bytes) -> NewDocument:
+def _parsed(form: type[B], body: bytes) -> B:
+    """The body in this form. Raises InvalidFields."""
     try:
-        given = DocumentText.model_validate_json(body)
+        return form.model_validate_json(body)
     except ValidationError as error:
         raise InvalidFields(field_errors(error.errors(), place="body")) from error
+
+
+def _from_json(key: str, body: bytes) -> NewDocument:
+    given = _parsed(DocumentText, body)
     return NewDocument(
         key,
         text=given.text,

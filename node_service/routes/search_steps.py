@@ -12,7 +12,7 @@ from node_service.deps import CurrentNode, Db, Node, NodeRoute, OwnSearch, Searc
 from node_service.job_schemas import SearchEnd, StepRead, TrajectoryRead
 from node_service.problems import FieldError, InvalidFields, refusals
 from node_service.waiting import naps
-from worker.errors import NotFound
+from worker.errors import NotFound, StoreUnavailable
 from worker.harness.trajectory import FORMAT_VERSION
 from worker.store import jobs
 from worker.store.database import Database
@@ -104,7 +104,7 @@ async def _events(node: Node, job: Job, last: int) -> AsyncIterator[ServerSentEv
         while not node.stopping.is_set():
             try:
                 job = await run_in_threadpool(jobs.get_job, db, job.workspace_id, job.id)
-            except NotFound:  # retention took it while somebody listened
+            except (NotFound, StoreUnavailable):  # forgotten, or out of sight: a client that comes back will be told
                 return
             for step in await _newer(db, job, last):
                 yield _event(step)

@@ -74,10 +74,12 @@ def test_the_numbers_come_from_the_database_and_name_no_workspace(
 
 
 def test_strange_methods_and_paths_add_no_series(anyone: httpx.Client) -> None:
-    for number in range(3):
-        anyone.request(f"STRANGE{number}", f"/v1/nothing/{number}")
+    for method in ("PROPFIND", "SUBSCRIBE"):
+        anyone.request(method, "/v1/nothing/1")
+        anyone.request(method, "/v1/searches")
     text = anyone.get("/metrics").text
-    assert "STRANGE" not in text
+    assert 'method="other"' in text
+    assert "PROPFIND" not in text
     assert "/v1/nothing" not in text
 
 
