@@ -5,6 +5,7 @@ from typing import Any, cast
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from connectors.registry import CONNECTORS
 from node_service.document_schemas import DocumentBatch, DocumentText
 from node_service.problems import MEDIA_TYPE, Problem, refusals
 
@@ -50,6 +51,8 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
         schema = model.model_json_schema(by_alias=True, ref_template=REFERENCE)
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
+    for kind in CONNECTORS.values():
+        schemas[kind.config.__name__] = kind.config.model_json_schema(ref_template=REFERENCE)
     schemas["JsonValue"] = {"description": "Any JSON value."}
     shared: dict[str, Any] = {}
     for operations in document["paths"].values():

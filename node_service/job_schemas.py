@@ -36,7 +36,7 @@ class SourceCreate(Incoming):
 
     kind: Literal["website"]
     name: Label
-    config: JsonObject
+    config: JsonObject = Field(description="For a `website`: the schema `WebsiteConfig`.")
     sync_every_seconds: int | None = Field(
         default=None, ge=_SHORTEST_SYNC_INTERVAL_SECONDS, le=31_536_000, description="Null: only when asked."
     )

@@ -61,7 +61,9 @@ async def create_search(
     prefer: Annotated[str | None, Header(description="`wait=n`: wait up to n seconds for the end.")] = None,
     idempotency_key: Annotated[
         str | None,
-        Header(min_length=1, max_length=255, description="The same key and body give the same search, for 24 hours."),
+        Header(
+            min_length=1, max_length=255, description="The same key and body give the same search while it is kept."
+        ),
     ] = None,
 ) -> Response:
     """Queues a search and answers at once with where to ask for it, or waits a little when `Prefer: wait=n` asks so."""

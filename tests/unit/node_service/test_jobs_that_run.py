@@ -1,12 +1,15 @@
-"""Searches from the request to cited passages: real job threads that only a kick wakes, the real story, the real corpus."""
+"""Jobs from the request to their result: real job threads that only a kick wakes, the real stories, the real corpus."""
 
 import time
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 from support.http_node import HttpNode, serve_node
+from support.website import docs_site, serve_site
 
 from worker.search_job import run_search_job
+from worker.source_sync import run_sync_job
 
 TEXTS = {
     "tower.md": "# Tower\n\nThe Anselm Tower was built by the Brook Company in 1911. It is made of brick. 탑은 높다.",
@@ -17,7 +20,9 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpNode]:
-    with serve_node(tmp_path_factory.mktemp("running"), handlers={"search": run_search_job}) as served:
+    settings = {"egress_allow_cidrs": ["127.0.0.0/8"]}
+    handlers = {"search": run_search_job, "sync": run_sync_job}
+    with serve_node(tmp_path_factory.mktemp("running"), settings, handlers=handlers) as served:
         yield served
 
 
@@ -53,3 +58,24 @@ def test_a_search_that_the_node_is_not_set_up_for_fails_and_says_so(node: HttpNo
     search = tenant.http.post("/v1/searches", json=body, headers={"Prefer": "wait=10"}).json()
     assert search["status"] == "failed"
     assert search["error"]["code"] == "configuration"
+
+
+@pytest.mark.slow
+def test_a_sync_brings_a_site_into_its_collection(node: HttpNode) -> None:
+    tenant = node.tenant()
+    tenant.collection()
+    with serve_site() as site:
+        docs_site(site, 3)
+        config = {"start_url": f"{site.url}/", "crawl_delay": 0}
+        body = {"kind": "website", "name": "docs", "config": config}
+        source = tenant.http.post("/v1/collections/handbook/sources", json=body)
+        assert source.status_code == 201, source.text
+        sync = tenant.http.post(f"/v1/sources/{source.json()['id']}/syncs").json()
+        done = tenant.http.get(sync["url"], params={"wait": 30}).json()
+    assert done["status"] == "succeeded", done
+    assert done["counts"]["added"] == 4
+    documents = tenant.http.get("/v1/collections/handbook/documents").json()["items"]
+    assert len(documents) == 4
+    assert all(document["url"].startswith(site.url) for document in documents)
+    key = quote(documents[0]["key"])
+    assert tenant.http.get(f"/v1/collections/handbook/documents/{key}").json()["key"] == documents[0]["key"]
