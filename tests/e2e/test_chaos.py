@@ -4,11 +4,8 @@ Every test works through at least 40 jobs of one to two seconds while things are
 deliveries, the logs of the workers and the run log that the jobs themselves wrote.
 """
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -18,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 import redis
+from support.programs import LEASE_SECONDS, Program, parent_of, probe_environment
 from support.queue import CALLBACK, new_workspace, queue_probe, wait_until
 from support.redis_server import RedisServer
 from support.run_log import Audit, audit
@@ -29,61 +27,8 @@ from worker.store.database import Database
 
 pytestmark = pytest.mark.slow
 
-TESTS = Path(__file__).parents[1]
 FIRE_SECONDS = 40.0
 CALM_SECONDS = 60.0
-LEASE_SECONDS = 4.0
-
-
-class Program:
-    """A program of the probe node, restarted on demand; everything it ever started is ended by `close`."""
-
-    def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
-        self.log = log
-        self._arguments = [sys.executable, "-m", "support.probe_node", *arguments]
-        self._environment = os.environ | environment | {"PYTHONPATH": str(TESTS)}
-        self._seen: dict[int, psutil.Process] = {}
-        self.process = self._start()
-
-    def family(self) -> list[psutil.Process]:
-        """The children of the program and their children, the nearest first."""
-        try:
-            found = psutil.Process(self.process.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
-        self._seen |= {process.pid: process for process in found}
-        return found
-
-    def worker(self) -> psutil.Process | None:
-        """The Celery worker under a supervisor, when it lives."""
-        mine = [process for process in self.family() if _parent_of(process) == self.process.pid]
-        return mine[0] if mine else None
-
-    def restart(self) -> None:
-        """What a container's restart policy does."""
-        self.family()
-        self.process.kill()
-        self.process.wait()
-        self.process = self._start()
-
-    def close(self) -> None:
-        """Asks the program to stop, then ends whatever is left of it by pid."""
-        self.family()
-        self.process.terminate()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        for process in self._seen.values():
-            if process.is_running():  # psutil compares the start time, so a reused pid is not hit
-                process.kill()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                self._arguments, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
 
 
 class Fire:
@@ -114,13 +59,6 @@ def redis_server(tmp_path: Path) -> Generator[RedisServer]:
     server.stop()
 
 
-def _parent_of(process: psutil.Process) -> int | None:
-    try:
-        return process.ppid()
-    except psutil.NoSuchProcess:
-        return None
-
-
 def _kill(process: psutil.Process | None) -> bool:
     if process is None:
         return False
@@ -142,7 +80,7 @@ def _freeze(process: psutil.Process | None) -> bool:
 
 def _kill_pool_child(program: Program, choose: random.Random) -> bool:
     worker = program.worker()
-    children = [process for process in program.family() if worker and _parent_of(process) == worker.pid]
+    children = [process for process in program.family() if worker and parent_of(process) == worker.pid]
     return _kill(choose.choice(children)) if children else False
 
 
@@ -168,22 +106,6 @@ def _reset_connections(server: RedisServer) -> bool:
 def _restart(program: Program) -> bool:
     program.restart()
     return True
-
-
-def _environment(folder: Path, database_url: str, **more: str) -> dict[str, str]:
-    values = {
-        "data_dir": str(folder),
-        "database_url": database_url,
-        "lease_seconds": str(LEASE_SECONDS),
-        "poll_seconds": "0.2",
-        "shutdown_seconds": "2",
-        "agent_slots": "3",
-        "sync_slots": "2",
-        "workspace_job_limit": "4",
-        "log_format": "json",
-    }
-    names = {f"HOPNODE_{name.upper()}": value for name, value in (values | more).items()}
-    return names | {"PROBE_LOG": str(folder / "runs.jsonl")}
 
 
 def _queue_jobs(db: Database, count: int, seed: int) -> Generator[jobs.Job]:
@@ -213,7 +135,7 @@ def _report(title: str, found: Audit, fire: Fire, logs: list[Path], seconds: flo
 def test_no_job_suffers_when_workers_children_and_redis_are_killed(
     database_url: str, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    environment = _environment(tmp_path, database_url, redis_url=redis_server.url)
+    environment = probe_environment(tmp_path, database_url, redis_url=redis_server.url)
     db = Database(database_url)
     dispatcher = CeleryDispatcher(WorkerSettings(_env_file=None, redis_url=redis_server.url))  # type: ignore[call-arg]
     agent = Program(["keeper", "agent"], environment, tmp_path / "agent.log")
@@ -259,7 +181,7 @@ def test_no_job_suffers_when_workers_children_and_redis_are_killed(
 
 def test_no_job_suffers_when_the_embedded_process_is_killed(sqlite_url: str, tmp_path: Path) -> None:
     db = Database(sqlite_url)
-    node = Program(["embedded"], _environment(tmp_path, sqlite_url), tmp_path / "embedded.log")
+    node = Program(["embedded"], probe_environment(tmp_path, sqlite_url), tmp_path / "embedded.log")
     fire = Fire(5, {"process": (8, lambda: _restart(node))})
     pauses = random.Random(6)
     start = time.monotonic()
