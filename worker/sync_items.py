@@ -121,7 +121,7 @@ class Window:
         if known is not None and _is_current(ref, known):
             if first_time:
                 self._count_current(known)
-            return self._seen(known)
+            return self._seen(replace(known, error=None) if known.state == ItemState.STORED else known)
         fetched = self._run.connector.fetch(ref, known.version if known and _is_comparable(known) else None)
         if isinstance(fetched, Gone):
             return self._gone(known, fetched)
@@ -197,7 +197,8 @@ class Window:
         if outcome.status == "failed":
             return self._rejected(one, outcome)
         is_new = one.known is None or one.known.state not in (ItemState.STORED, ItemState.GONE)
-        name = "added" if is_new else "unchanged" if outcome.status == "unchanged" else "changed"
+        same_text = outcome.status == "unchanged" or not (outcome.chunks_added or outcome.chunks_removed)
+        name = "added" if is_new else "unchanged" if same_text else "changed"
         self._run.tally.count(name)
         return self._remembered(one, ItemState.STORED)
 
