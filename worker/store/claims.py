@@ -6,7 +6,7 @@ claim, so a worker that lost its job can say nothing about it any more (referenc
 
 import zlib
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
@@ -24,10 +24,11 @@ QUEUED, RUNNING = str(JobStatus.QUEUED), str(JobStatus.RUNNING)
 
 @dataclass(frozen=True)
 class Reaped:
-    """How many jobs went back to the queue, and how many ended because nothing was left to try."""
+    """How many jobs went back to the queue, how many ended because nothing was left to try, and which they were."""
 
     requeued: int
     failed: int
+    job_ids: tuple[str, ...] = field(default=(), compare=False)
 
 
 def claim_next(
@@ -97,7 +98,7 @@ def finish(
 ) -> bool:
     """Ends the job, together with the delivery that its callback is owed; False when the job is not ours any more."""
     with db.write() as connection:
-        return end_in(connection, _held(job), status, now=db.now(connection), result=result, error=error) == 1
+        return bool(end_in(connection, _held(job), status, now=db.now(connection), result=result, error=error))
 
 
 def release(db: Database, job: Job, *, error: JsonObject, delay_seconds: float) -> bool:
@@ -108,7 +109,7 @@ def release(db: Database, job: Job, *, error: JsonObject, delay_seconds: float) 
     with db.write() as connection:
         now = db.now(connection)
         if job.attempt >= job.max_attempts:
-            return end_in(connection, _held(job), JobStatus.FAILED, now=now, error=error) == 1
+            return bool(end_in(connection, _held(job), JobStatus.FAILED, now=now, error=error))
         back = _requeue(next_at=now + delay_seconds).where(_held(job)).values(error=error)
         return connection.execute(back).rowcount == 1
 
@@ -130,10 +131,12 @@ def reap(db: Database) -> Reaped:
         silent = sa.and_(jobs.c.status == RUNNING, jobs.c.lease_until < now)
         tried = jobs.c.attempt >= jobs.c.max_attempts
         late = sa.and_(jobs.c.status == QUEUED, jobs.c.deadline_at < now)
-        requeued = connection.execute(_requeue(next_at=now).where(silent, sa.not_(tried))).rowcount
+        freed = _requeue(next_at=now).where(silent, sa.not_(tried)).returning(jobs.c.id)
+        requeued = connection.execute(freed).scalars().all()
         failed = end_in(connection, sa.and_(silent, tried), JobStatus.FAILED, now=now, error=_WORKER_LOST)
         failed += end_in(connection, late, JobStatus.FAILED, now=now, error=_TOO_LATE)
-        return Reaped(requeued=requeued, failed=failed)
+        ids = (*requeued, *(job.id for job in failed))
+        return Reaped(requeued=len(requeued), failed=len(failed), job_ids=ids)
 
 
 def count_claimable(db: Database, role: str, workspace_limit: int | None = None) -> int:
@@ -161,8 +164,8 @@ def end_in(
     now: float,
     result: JsonValue = None,
     error: JsonObject | None = None,
-) -> int:
-    """Ends every job that meets `condition`, each with the delivery it owes, and returns how many there were."""
+) -> list[Job]:
+    """Ends every job that meets `condition`, each with the delivery it owes, and returns them."""
     end = (
         jobs.update()
         .where(condition)
@@ -179,7 +182,7 @@ def end_in(
     ended = [to_job(row) for row in connection.execute(end).mappings().all()]
     for job in ended:
         add_delivery_in(connection, job, f"{job.kind}.{status}", now=now)
-    return len(ended)
+    return ended
 
 
 _WORKER_LOST: JsonObject = {

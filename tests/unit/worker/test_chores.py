@@ -6,7 +6,8 @@ from pathlib import Path
 from support.queue import CALLBACK, claim, new_workspace, queue_probe, wait_until, worker_settings
 
 from worker.chores import Chore, Housekeeping
-from worker.maintenance import forget_old_jobs, queue_chores, start_due_syncs, tend_queue
+from worker.maintenance import forget_old_jobs, queue_chores, tend_queue
+from worker.node import start_due_syncs
 from worker.store import jobs
 from worker.store.collections import create_collection
 from worker.store.database import Database
@@ -123,4 +124,4 @@ def test_a_source_is_synced_when_its_time_has_come_and_never_twice_at_once(sqlit
 
 def test_the_names_of_chores_are_those_of_their_leases(sqlite_database: Database, tmp_path: Path) -> None:
     chores = queue_chores(sqlite_database, worker_settings(tmp_path), CountingWaker())
-    assert [chore.name for chore in chores] == ["queue", "schedule", "retention"]
+    assert [chore.name for chore in chores] == ["queue", "retention"]
