@@ -3,7 +3,6 @@
 One drainer per collection, by a lease in the workspace's file; every step may be repeated after a crash.
 """
 
-import secrets
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,8 +17,8 @@ from worker.logs import get_logger
 
 _log = get_logger(__name__)
 
-BATCH = 500
-LEASE_SECONDS = 60.0
+BATCH = 250
+LEASE_SECONDS = 30.0
 GREP_CHUNKS = 20_000
 """Chunks from which the trigram pre-filter pays; below, a scan takes some 60 ms at most."""
 _GREP_BATCH = 2_000
@@ -32,7 +31,6 @@ class Drainer:
         self._store = store
         self._vectors = vectors
         self._workspace_id = workspace_id
-        self._token = secrets.token_hex(8)
         self._checked: set[int] = set()
 
     def drain(self, collection_id: str | None = None) -> int:
@@ -69,8 +67,7 @@ class Drainer:
     def _drain_one(self, row: CollectionRow) -> int:
         applied = 0
         while self._has_work(row):  # again: somebody may have written between our last look and the end of our lease
-            # A token per run: two threads of one process must not take each other's lease for their own.
-            token = f"{self._token}-{secrets.token_hex(4)}"
+            token = outbox.new_token()  # one per run: two threads must not take each other's lease for their own
             with self._store.write() as connection:
                 if not outbox.take_lease(connection, row.number, token, LEASE_SECONDS):
                     return applied

@@ -3,9 +3,13 @@
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
+from typing import NoReturn, cast
 
 from worker.errors import DataFolderInUse
+
+GRACE_SECONDS = 5.0
 
 
 class FolderLock:
@@ -15,19 +19,12 @@ class FolderLock:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / "owner.lock"
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = self._owner()
-            os.close(self._file)
-            raise DataFolderInUse(
-                f"The data folder {folder} is in use by process {owner}. Stop that process, or let it do the work: "
-                "talk to the running node over HTTP (`hopnode` finds it by itself), or give this one a folder of its "
-                "own with HOPNODE_DATA_DIR. To run several processes on one folder set HOPNODE_CHROMA_URL to a Chroma "
-                "server.",
-                folder=str(folder),
-                owner=owner,
-            ) from error
+        ends_at = time.monotonic() + GRACE_SECONDS
+        while not self._taken():
+            # What an owner that was killed had open is closed a moment after it is gone.
+            if process_lives(self._owner_pid()) or time.monotonic() > ends_at:
+                self._refuse(folder)
+            time.sleep(0.05)
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, json.dumps({"pid": os.getpid(), "purpose": purpose}).encode(), 0)
 
@@ -42,9 +39,44 @@ class FolderLock:
             os.close(self._file)  # closing and not unlocking: a child that inherited it keeps its share
             self._file = -1
 
-    def _owner(self) -> str:
+    def _taken(self) -> bool:
         try:
-            owner = json.loads(os.pread(self._file, 4096, 0))
-            return f"{owner['pid']} ({owner['purpose']})"
-        except (ValueError, KeyError, TypeError):
-            return "that has just started"
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def _refuse(self, folder: Path) -> NoReturn:
+        owner = self._owner()
+        os.close(self._file)
+        pid, purpose = owner.get("pid", "unknown"), owner.get("purpose", "just started")
+        raise DataFolderInUse(
+            f"The data folder {folder} is in use by process {pid} ({purpose}). Stop that process, or let it do the "
+            "work: talk to the running node over HTTP (`hopnode` finds it by itself), or give this one a folder of its "
+            "own with HOPNODE_DATA_DIR. To run several processes on one folder set HOPNODE_CHROMA_URL to a Chroma "
+            "server.",
+            folder=str(folder),
+            owner=pid,
+        )
+
+    def _owner(self) -> dict[str, object]:
+        try:
+            owner: object = json.loads(os.pread(self._file, 4096, 0))
+        except ValueError:
+            return {}
+        return cast(dict[str, object], owner) if isinstance(owner, dict) else {}
+
+    def _owner_pid(self) -> int:
+        pid = self._owner().get("pid")
+        return pid if isinstance(pid, int) else 0
+
+
+def process_lives(pid: int) -> bool:
+    """Whether a process of that number runs on this machine, whoever owns it; an unknown one (0) counts as living."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -4,10 +4,14 @@ Statements on the workspace's file only; the vector index itself is told by `dra
 """
 
 import hashlib
+import os
 import re
+import secrets
+import socket
 import time
 from dataclasses import dataclass
 
+from worker.corpus.folder_lock import process_lives
 from worker.corpus.reading import CollectionRow
 from worker.corpus.text_store import Connection
 
@@ -56,15 +60,30 @@ def lagging_collections(connection: Connection) -> list[int]:
 
 
 def take_lease(connection: Connection, number: int, token: str, seconds: float) -> bool:
-    """Takes or renews the right to change the collection's vector index; False while another one holds it."""
+    """Takes or renews the right to change the collection's vector index; False while another one holds it.
+
+    A holder on this machine that has died holds nothing.
+    """
+    found = connection.execute("SELECT drain_token, drain_until FROM collection WHERE number = ?", (number,)).fetchone()
+    if found is None:
+        return False
+    holder, until = found
     now = time.time()
-    return bool(
-        connection.execute(
-            "UPDATE collection SET drain_token = ?, drain_until = ? "
-            "WHERE number = ? AND (drain_token IS NULL OR drain_token = ? OR drain_until < ?)",
-            (token, now + seconds, number, token, now),
-        ).rowcount
-    )
+    if holder not in (None, token) and until >= now and not _has_died(holder):
+        return False
+    update = "UPDATE collection SET drain_token = ?, drain_until = ? WHERE number = ?"
+    connection.execute(update, (token, now + seconds, number))
+    return True
+
+
+def new_token() -> str:
+    """Names a holder of a lease: machine, process, and one run of it."""
+    return f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
+
+
+def _has_died(holder: str) -> bool:
+    host, _, process = holder.rpartition(" ")[0].rpartition(" ")
+    return host == socket.gethostname() and process.isdigit() and not process_lives(int(process))
 
 
 def drop_lease(connection: Connection, number: int, token: str) -> None:

@@ -117,6 +117,8 @@ class _Chroma:
         with self._lock:
             client, self._client, self._handles = self._client, None, {}
         if client is not None:
+            for session in _sessions(client):
+                session.close()  # Chroma's own close leaves its connections open
             cast(Any, client).close()
 
     def _on(self, name: str, action: Callable[[ChromaCollection], Result], *, create: bool = False) -> Result:
@@ -198,10 +200,16 @@ class HttpChroma(_Chroma):
             self._host, self._port, ssl=self._secure, settings=Settings(anonymized_telemetry=False)
         )
         # The client sets no time limit and offers no setting for one; a hung server must not hang every search.
-        server = cast(Any, client)._server
-        if isinstance(session := getattr(server, "_session", None), httpx.Client):
+        for session in _sessions(client):
             session.timeout = httpx.Timeout(self._timeout, connect=5)
         return client
+
+
+def _sessions(client: ClientAPI) -> list[httpx.Client]:
+    """The connections behind a client over HTTP: its own, and those of the client it keeps for tenants."""
+    parts: list[Any] = [client, getattr(client, "_admin_client", None)]
+    found = [getattr(getattr(part, "_server", None), "_session", None) for part in parts]
+    return [session for session in found if isinstance(session, httpx.Client)]
 
 
 def _short(error: Exception) -> str:

@@ -12,9 +12,11 @@ from worker.errors import ModelUnavailable, NotFound
 
 PARAGRAPHS = [
     "# Whales",
-    "The blue whale is the largest animal that is known to have lived. " * 3,
-    "It feeds on krill, small crustaceans of the southern ocean, and swallows tons of them a day. " * 3,
-    "Its song can be heard over hundreds of kilometres of open water, day and night. " * 3,
+    "The blue whale is the largest animal that is known to have lived. One alone weighs as much as thirty elephants. "
+    "Its heart is as big as a small car, and beats eight times a minute.",
+    "It feeds on krill, small crustaceans of the southern ocean, and swallows tons of them a day. In winter it fasts, "
+    "and lives on the fat of the summer. Calves drink milk that is as thick as toothpaste.",
+    "Its song can be heard over hundreds of kilometres of open water, day and night. Nobody knows what it says.",
 ]
 TEXT = "\n\n".join(PARAGRAPHS)
 
@@ -69,7 +71,7 @@ def test_an_edit_keeps_the_chunks_it_did_not_touch(
     assert first.document_id
     before = corpus.read([collection], first.document_id)
     texts = embedder.texts
-    edited = TEXT.replace("It feeds on krill", "It lives on krill")
+    edited = TEXT.replace("It feeds on krill", "It lives on krill", 1)
     (outcome,) = corpus.ingest(collection, [whale(edited)])
     after = corpus.read([collection], first.document_id)
     assert outcome.document_id == first.document_id
@@ -77,7 +79,7 @@ def test_an_edit_keeps_the_chunks_it_did_not_touch(
     assert outcome.chunks_kept == len(before) - 1
     assert embedder.texts == texts + 1
     assert {chunk.id for chunk in before} - {chunk.id for chunk in after} == {
-        chunk.id for chunk in before if "feeds on" in chunk.text
+        next(chunk.id for chunk in before if "feeds on" in chunk.text)
     }
     assert all(chunk.text == edited[chunk.start : chunk.end] for chunk in after)
     assert max(int(chunk.id.rpartition("_")[2]) for chunk in after) == len(before) + 1
@@ -144,7 +146,8 @@ def test_a_failed_document_is_data_and_the_rest_is_stored(corpus: Corpus, book: 
         ],
     )
     assert [outcome.status for outcome in outcomes] == ["failed"] * 6 + ["stored"] * 2
-    assert [outcome.reason for outcome in outcomes[:5]] == ["empty", "empty", "invalid-key", "invalid-key", "corrupt"]
+    reasons = ["empty", "empty", "invalid-key", "invalid-key", "corrupt", "corrupt"]
+    assert [outcome.reason for outcome in outcomes[:6]] == reasons
     assert all(outcome.message for outcome in outcomes[:6])
     assert {document.key for document in corpus.documents(book.make(), limit=10)} == {"good", "bytes"}
 

@@ -245,8 +245,8 @@ def test_a_fresh_build_answers_like_one_with_a_past(corpus: Corpus, book: Collec
     corpus.ingest(fresh, real)
     assert corpus.stats(worn).chunks == corpus.stats(fresh).chunks
     for entry in entries[::10]:
-        query = entry["title"] + " " + entry["text"][:200]  # long enough that no two chunks score the same
-        for dense, words in ((10, 0), (0, 10), (10, 10)):
+        query = entry["title"] + " " + entry["text"][:200]  # long: no two of the best five score the same
+        for dense, words in ((5, 0), (0, 5), (5, 5)):
             one, two = (corpus.search([made], query, dense=dense, lexical=words) for made in (worn, fresh))
             assert [(hit.chunk.key, hit.chunk.text, round(hit.score, 9)) for hit in one.hits] == [
                 (hit.chunk.key, hit.chunk.text, round(hit.score, 9)) for hit in two.hits
