@@ -15,7 +15,7 @@ from node_service.settings import ServiceSettings
 from worker.dispatch import Dispatcher
 from worker.runtime import Runtime
 
-_ROUTERS = (
+ROUTERS = (
     searches.router,
     search_steps.router,
     collections.router,
@@ -53,7 +53,7 @@ def build_api(metrics: NodeMetrics | None = None) -> FastAPI:
         generate_unique_id_function=_operation_id,
     )
     problems.install(app, _methods_of)
-    for router in _ROUTERS:
+    for router in ROUTERS:
         app.include_router(router)
     app.add_middleware(Edge, metrics=metrics or NodeMetrics())
     app.openapi = lambda: describe(app)
@@ -61,7 +61,7 @@ def build_api(metrics: NodeMetrics | None = None) -> FastAPI:
 
 
 def _methods_of(path: str) -> set[str]:
-    routes = [route for router in _ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
     return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}
 
 

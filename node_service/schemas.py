@@ -3,6 +3,7 @@
 `XCreate` and `XChange` come in, `XRead` goes out; unknown fields are refused, so that a typing error is not lost.
 """
 
+import math
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -13,6 +14,7 @@ from worker.store.workspaces import SCOPES
 
 T = TypeVar("T")
 
+_JSON_DEPTH = 64
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]*$"
 LABEL_PATTERN = r"^[^\x00-\x1f\x7f]*$"
 
@@ -32,16 +34,21 @@ def _storable_json(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return value
 
 
-def _check_json(value: JsonValue) -> None:
+def _check_json(value: JsonValue, depth: int = 0) -> None:
+    """What every database keeps as it came, and every reader of JSON can read."""
+    if depth > _JSON_DEPTH:
+        raise PydanticCustomError("too_deep", "JSON may be nested {most} levels deep", {"most": _JSON_DEPTH})
     if isinstance(value, str):
         _storable(value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise PydanticCustomError("not_finite", "JSON has no NaN and no infinite numbers")
     elif isinstance(value, dict):
         for name, inner in value.items():
             _storable(name)
-            _check_json(inner)
+            _check_json(inner, depth + 1)
     elif isinstance(value, list):
         for inner in value:
-            _check_json(inner)
+            _check_json(inner, depth + 1)
 
 
 STORABLE = AfterValidator(_storable)
@@ -62,7 +69,7 @@ Weight = Annotated[float, Field(ge=0, le=1)]
 class Incoming(BaseModel):
     """A body that callers send."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     def given(self) -> dict[str, Any]:
         """Only the fields that were in the body: a field that is left out is not changed."""

@@ -20,7 +20,7 @@ from worker.store.jobs import Job, Step
 
 PING_SECONDS = 15
 RECONNECT_MILLISECONDS = 1000
-_STEPS_AT_ONCE = 500
+_STEPS_AT_ONCE = 200
 router = APIRouter(route_class=NodeRoute, tags=["searches"])
 
 _STREAM: dict[int | str, dict[str, Any]] = {

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from node_service.app import ROUTERS, build_api
 from node_service.document_schemas import BATCH_MOST
 from node_service.job_schemas import QUERY_CHARACTERS
 from node_service.openapi import document
@@ -46,6 +47,12 @@ def test_the_committed_description_is_what_the_code_says() -> None:
 def test_every_operation_has_an_id_of_its_own() -> None:
     assert len(OPERATIONS) == sum(len(methods) for methods in API["paths"].values())
     assert all(re.fullmatch(r"[a-z_]+", name) for name in OPERATIONS)
+
+
+def test_no_route_hides_from_the_description() -> None:
+    hidden = {route.path for router in ROUTERS for route in router.routes if not route.include_in_schema}
+    assert hidden == {"/openapi.json", "/docs"}
+    assert [route for route in build_api().routes if hasattr(route, "path")] == [], "a route belongs into a router"
 
 
 @by_operation

@@ -112,6 +112,18 @@ def test_text_that_no_database_can_keep_is_refused(tenant: Tenant, text: str) ->
         problem(answer, 422, "invalid-request")
 
 
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e400", "[" * 70 + "]" * 70])
+def test_json_that_is_no_json_to_others_is_refused(tenant: Tenant, value: str) -> None:
+    tenant.collection()
+    content = f'{{"query": "q", "collection": "handbook", "metadata": {{"a": {value}}}}}'
+    problem(tenant.http.post("/v1/searches", content=content.encode()), 422, "invalid-request")
+    content = f'{{"text": "t", "metadata": {{"a": {value}}}}}'
+    headers = {"Content-Type": "application/json"}
+    answer = tenant.http.put("/v1/collections/handbook/documents/a", content=content.encode(), headers=headers)
+    problem(answer, 422, "invalid-request")
+    problem(tenant.http.patch("/v1/collections/handbook", content=b'{"dense_weight": NaN}'), 422, "invalid-request")
+
+
 def test_a_large_body_is_refused_by_its_announced_and_by_its_real_size(tenant: Tenant) -> None:
     headers = {"Content-Type": "application/json"}
     announced = tenant.http.post("/v1/searches", content=b" " * 1_000_001, headers=headers)

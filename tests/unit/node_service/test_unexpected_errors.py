@@ -5,6 +5,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.responses import StreamingResponse
 from starlette.testclient import TestClient
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
 from node_service import problems
 from node_service.edge import Edge
@@ -42,21 +44,22 @@ def body(answer: httpx.Response) -> dict[str, object]:
     return answer.json()
 
 
-def test_an_unexpected_exception_is_a_500_that_tells_nothing_and_a_log_line_that_tells_all(client, capsys) -> None:
-    answer = client.get("/crash", headers={"X-Request-Id": "run-9"})
+def test_an_unexpected_exception_is_a_500_that_tells_nothing_and_a_log_line_that_tells_all(client) -> None:
+    with capture_logs(processors=[merge_contextvars]) as logged:
+        answer = client.get("/crash", headers={"X-Request-Id": "run-9"})
     assert answer.status_code == 500
     assert body(answer)["code"] == "internal-error"
     assert "hunter2" not in answer.text
-    logged = "".join(capsys.readouterr())
-    assert "request_failed" in logged
-    assert "run-9" in logged
-    assert "ValueError" in logged
+    line = next(line for line in logged if line["event"] == "request_failed")
+    assert (line["request_id"], line["route"], line["error"]) == ("run-9", "/crash", "ValueError")
+    assert line["exc_info"]
 
 
-def test_an_exception_after_the_first_byte_breaks_the_answer_off(client, capsys) -> None:
-    answer = client.get("/late")
+def test_an_exception_after_the_first_byte_breaks_the_answer_off(client) -> None:
+    with capture_logs() as logged:
+        answer = client.get("/late")
     assert "hunter2" not in answer.text
-    assert "request_failed" in "".join(capsys.readouterr())
+    assert "request_failed" in [line["event"] for line in logged]
 
 
 def test_a_database_that_is_away_is_a_503_without_its_address(client) -> None:
