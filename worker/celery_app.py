@@ -99,6 +99,7 @@ def celery_arguments(settings: WorkerSettings, role: str) -> list[str]:
     """Arguments of `Celery.worker_main` for a worker of `role`; the name stays the same over restarts."""
     pool, slots = ("threads", settings.agent_slots) if role == "agent" else ("prefork", settings.sync_slots)
     return [
+        "--quiet",  # no banner between our log lines
         "worker",
         f"--pool={pool}",
         f"--concurrency={slots}",
