@@ -22,7 +22,7 @@ GOLD, OTHER = "✓", "·"
 
 def opening(console: Console, loaded: int, settings: WorkerSettings) -> None:
     """What was loaded and who decides for the agent."""
-    policy = f"the model {settings.chat_model}" if settings.chat_url else "the offline policy (no model, no key)"
+    policy = f"the model {settings.chat_model}" if settings.chat_url else "the offline policy, without a model"
     console.print(f"{loaded:,} paragraphs of 2WikiMultiHopQA are loaded. The agent is driven by {policy}.")
     console.print(f"{GOLD} marks a gold paragraph: one of those that together answer the question.\n", style="dim")
 
@@ -41,7 +41,9 @@ def comparison(console: Console, one: Comparison, library: Library, number: int)
     columns.add_row(*(_answer(answer, one, library) for answer in one.answers))
     console.print(columns, width=width)
     console.print()
-    _way(console, one.answers[-1], one, library, width)
+    agent = one.answers[-1]
+    console.print(Text(f"how the {agent.mode} got there ({agent.result['stop_reason']})", "bold"))
+    console.print(_way(agent, one, library), width=width)
     console.print()
 
 
@@ -82,32 +84,36 @@ def _answer(answer: Answer, one: Comparison, library: Library) -> Group:
     return Group(*lines)
 
 
-def _way(console: Console, answer: Answer, one: Comparison, library: Library, width: int) -> None:
-    console.print(Text(f"how the {answer.mode} got there ({answer.result['stop_reason']})", "bold"))
+def _way(answer: Answer, one: Comparison, library: Library) -> Table:
+    """Turn, what was done, and what came of it, one row each; long cells wrap under themselves."""
+    rows = Table.grid(padding=(0, 1, 0, 0))
+    rows.add_column(justify="right", min_width=4)
+    rows.add_column(min_width=7)
     seen = set[str]()
     for hop in hops(answer.finished.steps):
         found = [library.key_of(chunk_id.rpartition("_")[0]) for chunk_id in hop.shown]
         new = [library.titles[key] for key in dict.fromkeys(found) if key in one.gold and key not in seen]
         seen.update(found)
-        console.print(_hop(hop, new), width=width)
+        rows.add_row(Text(str(hop.turn), "dim"), Text(hop.verb, "cyan"), _hop(hop, new))
     if dropped := pruned(answer.finished.steps):
         titles = list(dict.fromkeys(library.title_of(chunk_id) for chunk_id in dropped))
         more = f" and {len(titles) - SHOWN_PRUNED} more" if len(titles) > SHOWN_PRUNED else ""
-        console.print(Text(f"  pruned {len(dropped)}: {', '.join(titles[:SHOWN_PRUNED])}{more}", "dim"), width=width)
+        line = f"{count(len(dropped), 'passage')}: {', '.join(titles[:SHOWN_PRUNED])}{more}"
+        rows.add_row("", Text("pruned", "cyan"), Text(line, "dim"))
     usage = answer.result["usage"]
     if usage.get("token_budget"):
         gauge = display.gauge(usage["context_tokens_final"], usage["token_budget"])
-        peak = Text(f", {usage['context_tokens_peak']:,} at the peak", "dim")
-        console.print(Text.assemble("  context ", gauge, peak))
+        rows.add_row(
+            "", Text("context", "cyan"), gauge.append(f", {usage['context_tokens_peak']:,} at the peak", "dim")
+        )
     for name in answer.result["degraded"]:
-        console.print(Text(f"  degraded: {name}", "yellow"))
+        rows.add_row("", Text("degraded", "yellow"), name)
+    return rows
 
 
 def _hop(hop: Hop, new_gold: Sequence[str]) -> Text:
     brought = "nothing" if hop.failed or not hop.shown else count(len(hop.shown), "passage")
-    line = Text.assemble(
-        (f"  {hop.turn:>2} ", "dim"), (f"{hop.verb:<6} ", "cyan"), hop.subject, (f" → {brought}", "dim")
-    )
+    line = Text.assemble(hop.subject, (f" → {brought}", "dim"))
     if new_gold:
         line.append(f", {GOLD} {f' {GOLD} '.join(new_gold)}", "green")
     return line

@@ -16,6 +16,7 @@ from worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     import uvicorn
+
     from worker.dispatch import Dispatcher
     from worker.runtime import Runtime
 

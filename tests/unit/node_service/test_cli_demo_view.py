@@ -63,12 +63,12 @@ def test_both_modes_stand_side_by_side_with_gold_marked_and_citations() -> None:
 
 
 def test_the_agents_way_shows_hops_new_gold_what_was_pruned_the_gauge_and_every_degradation() -> None:
-    text = _shown(colour=False)
-    assert "search “director of Forbidden Ground” → 2 passages, ✓ Forbidden Ground" in text
+    text = " ".join(_shown(colour=False).split())
+    assert "1 search “director of Forbidden Ground” → 2 passages, ✓ Forbidden Ground" in text
     assert "→ 1 passage, ✓ Pál Gábor" in text
-    assert "pruned 1: Other" in text
+    assert "pruned 1 passage: Other" in text
     assert "5,120 / 32,768 tokens, 9,000 at the peak" in text
-    assert "degraded: vectors-unavailable" in text
+    assert "degraded vectors-unavailable" in text
 
 
 def test_the_end_gives_totals_and_says_how_to_go_on() -> None:
