@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
+from connectors.errors import RobotsUnavailable
 from connectors.http import Reply, get
 from connectors.website_robots import Robots, read_robots
 from connectors.website_sitemaps import MAX_BYTES
@@ -73,15 +74,22 @@ class Visitor:
         self._delay = delay
         self._max_bytes = max_bytes
         self._respect_robots = respect_robots
-        self._robots: dict[str, Robots] = {}
+        self._robots: dict[str, Robots | RobotsUnavailable] = {}
         self._due: dict[str, float] = {}
 
     def robots(self, url: str) -> Robots:
-        """Rules of the URL's host, asked for once. Raises RobotsUnavailable and EgressBlocked, each time anew."""
+        """Rules of the URL's host, asked for once. Raises RobotsUnavailable (from then on at once) and EgressBlocked."""
         home = origin(url)
-        if home not in self._robots:
-            self._robots[home] = read_robots(self._client, home) if self._respect_robots else Robots("", home)
-        return self._robots[home]
+        known = self._robots.get(home) or (Robots("", home) if not self._respect_robots else None)
+        if known is None:
+            try:
+                known = read_robots(self._client, home)
+            except RobotsUnavailable as error:
+                known = error
+        self._robots[home] = known
+        if isinstance(known, RobotsUnavailable):
+            raise known
+        return known
 
     def pause_left(self, url: str) -> float:
         """Seconds until the URL's host may be asked again."""
@@ -114,7 +122,8 @@ class Visitor:
             return get(self._client, url, seconds=_PAGE_SECONDS, **options)
         finally:
             known = self._robots.get(origin(url))
-            self._due[origin(url)] = time.monotonic() + max(self._delay, known.delay if known else 0.0)
+            asked = known.delay if isinstance(known, Robots) else 0.0
+            self._due[origin(url)] = time.monotonic() + max(self._delay, asked)
 
 
 def _retry_after(reply: Reply, otherwise: float) -> float:

@@ -73,7 +73,7 @@ def _connected(runtime: SyncRuntime, source: Source) -> Generator[Connector]:
         with closing(runtime.connector_for(source)) as connector:
             yield connector
     except ConnectorError as error:
-        _log.warning("connector_failed", source=source.id, code=error.code, **error.details)
+        _log.warning("connector_failed", source=source.id, code=error.code, details=error.details)
         ours = SourceUnavailable if error.retryable else SyncFailed
         raise ours(str(error), reason=error.code) from error
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import islice
 
 from worker.store.collections import get_collection_by_id
+from worker.store.shared_keys import keys_of_other_sources
 from worker.store.sources import Item, forget_items, missing_items, save_items
 from worker.sync_items import ItemState, SyncRun
 
@@ -56,7 +57,10 @@ def _marked(item: Item, sync_id: str) -> bool:
 
 
 def _forget(run: SyncRun, doomed: Sequence[Item]) -> None:
-    """Documents first: an item without its document is harmless, a document without its item would stay for ever."""
+    """Documents first: an item without its document is harmless, a document without its item would stay for ever.
+
+    A document that another source of the collection has as well stays.
+    """
     if not doomed:
         return
     source, db = run.source, run.runtime.db
@@ -64,7 +68,9 @@ def _forget(run: SyncRun, doomed: Sequence[Item]) -> None:
     collection = get_collection_by_id(db, source.workspace_id, source.collection_id)
     for batch in _batches(doomed, BATCH):
         run.context.check()
-        corpus.delete(collection, [item.document_key for item in batch])
+        keys = [item.document_key for item in batch]
+        shared = keys_of_other_sources(db, source.id, keys)
+        corpus.delete(collection, [key for key in keys if key not in shared])
         run.tally.count("deleted", forget_items(db, source.id, [item.item_id for item in batch]))
         run.tally.tell()
 

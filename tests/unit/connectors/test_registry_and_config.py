@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
@@ -71,3 +73,15 @@ def test_a_spool_hands_over_once_and_forgets_the_oldest_when_it_is_full() -> Non
     assert spool.take("huge") is None
     spool.put("d", content(100))
     assert spool.take("d") == content(100)
+
+
+@pytest.mark.parametrize("kind", CONNECTORS)
+def test_every_option_and_its_default_is_on_the_page_about_sources(kind: str) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "sources.md").read_text()
+    section = page.partition(f"## `{kind}`")[2]
+    for name in config_schema(kind)["properties"]:  # type: ignore[union-attr]
+        assert f"`{name}`" in section, name
+    for name, field in CONNECTORS[kind].config.model_fields.items():
+        if isinstance(field.default, int | float) and not isinstance(field.default, bool):
+            row = next(line for line in section.splitlines() if line.startswith(f"| `{name}`"))
+            assert f"{field.default:,}" in row or f"{field.default}" in row, name

@@ -22,6 +22,12 @@ def bench(sqlite_database: Database, tmp_path: Path) -> Generator[Bench]:
         yield Bench(sqlite_database, tmp_path, closing)
 
 
+@pytest.fixture
+def bench_on_both(database: Database, tmp_path: Path) -> Generator[Bench]:
+    with ExitStack() as closing:
+        yield Bench(database, tmp_path, closing)
+
+
 def texts(*numbers: int) -> dict[str, str]:
     return {f"file-{n:03}": f"The {n}th file tells of harbour {n} and its ferry." for n in numbers}
 
@@ -314,6 +320,25 @@ def test_an_empty_listing_of_a_full_source_deletes_nothing(bench: Bench) -> None
     assert len(bench.stored()) == 25
 
 
+def test_a_document_that_another_source_has_as_well_stays(bench: Bench) -> None:
+    bench.outside.files = texts(*range(4))
+    bench.sync()
+    twin = sources.create_source(
+        bench.db, bench.workspace_id, bench.collection.id, kind="memory", name="twin", config={}
+    )
+    first, bench.source = bench.source, twin
+    bench.outside.files = texts(1)
+    bench.sync()
+    bench.source = first
+    bench.outside.files = texts(3)
+    bench.sync()
+    assert bench.stored() == {"file-001", "file-003"}
+    bench.source = twin
+    bench.outside.files = {}
+    bench.sync()
+    assert bench.stored() == {"file-003"}
+
+
 # --- stops, crashes, other workers -----------------------------------------------------------------------------------------
 
 
@@ -412,6 +437,33 @@ def test_after_a_crash_the_next_attempt_repeats_one_batch_and_loses_and_doubles_
     if resume_every and crash_at > "file-009":
         assert bench.outside.tokens[1] is not None
         assert len(bench.outside.listed) < 41 + 20
+
+
+@pytest.mark.slow
+def test_add_change_delete_crash_and_brake_are_the_same_on_both_databases(bench_on_both: Bench) -> None:
+    bench = bench_on_both
+    bench.outside.files = texts(*range(50))
+    bench.outside.resume_every = 15
+    bench.queue()
+    first = bench.claim()
+
+    def crash(name: str) -> None:
+        if name == "file-040":
+            raise Crash
+
+    bench.outside.on_fetch = crash
+    with pytest.raises(Crash):
+        bench.run(first)
+    bench.outside.on_fetch = lambda name: None
+    jobs.release(bench.db, first.job, error={"message": "crashed"}, delay_seconds=0)
+    bench.run(bench.claim())
+    assert outcome(bench) == {"listed": 50, "added": 50}
+    bench.outside.files = texts(*range(1, 50)) | {"file-005": "Something new."}
+    bench.sync()
+    assert outcome(bench) == {"listed": 49, "unchanged": 48, "changed": 1, "deleted": 1}
+    bench.outside.files = texts(1)
+    assert bench.sync()["note"] == "needs-confirmation"
+    assert len(bench.stored()) == 49
 
 
 def test_a_crash_between_documents_and_memory_doubles_nothing(bench: Bench) -> None:
