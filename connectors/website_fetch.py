@@ -88,7 +88,7 @@ class Visitor:
                 known = error
         self._robots[home] = known
         if isinstance(known, RobotsUnavailable):
-            raise known
+            raise RobotsUnavailable(str(known))
         return known
 
     def pause_left(self, url: str) -> float:

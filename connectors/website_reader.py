@@ -50,7 +50,8 @@ class PageReader:
 
     def _start(self) -> Connection:
         self._pipe, remote = Pipe()
-        command = [sys.executable, "-m", "connectors.website_reader", str(remote.fileno())]
+        # -P: a folder called `connectors` in the working directory is not ours.
+        command = [sys.executable, "-P", "-m", "connectors.website_reader", str(remote.fileno())]
         # A session of its own, so that Ctrl-C in a terminal ends the sync in order; without its parent the child reads EOF.
         self._child = subprocess.Popen(command, pass_fds=[remote.fileno()], start_new_session=True)  # noqa: S603
         remote.close()
