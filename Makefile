@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 RUNTIME := $(VENV)/.runtime-ready
 DEV := $(VENV)/.dev-ready
 
-.PHONY: help demo serve test check fix openapi lock clean
+.PHONY: help demo serve test check fix openapi settings lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -32,6 +32,9 @@ fix: $(DEV) ## Format and mend what the linter can mend
 
 openapi: $(DEV) ## Write docs/openapi.json from the code
 	@$(PY) -m node_service.openapi docs/openapi.json
+
+settings: $(DEV) ## Write docs/configuration.md and .env.example from the code
+	@$(PY) -m node_service.configuration
 
 lock: $(DEV) ## Resolve the dependencies of pyproject.toml again and write both lock files
 	@$(VENV)/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements.lock

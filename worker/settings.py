@@ -13,7 +13,7 @@ CommaList = Annotated[list[str], NoDecode]
 class WorkerSettings(BaseSettings):
     """All that store, corpus, inference, harness and jobs need to know of their surroundings."""
 
-    model_config = SettingsConfigDict(env_prefix="HOPNODE_", env_file=".env", extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="HOPNODE_", env_file=".env", env_ignore_empty=True, extra="ignore")
 
     data_dir: Path = Field(
         default=Path("~/.hopnode"),
