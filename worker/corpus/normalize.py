@@ -29,7 +29,7 @@ _JOINING = re.compile(
 )
 _EMOJI = re.compile("[\u00a9\u00ae\u2190-\u21ff\u2300-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff]")
 _HAN = re.compile("[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_SYMBOL = re.compile("[0-9#*\u2000-\u33ff]")
+_SYMBOL = re.compile("[0-9#*\u2010-\u33ff]")
 
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
 _JOINERS = re.compile("[\u200c\u200d]+")
@@ -49,10 +49,14 @@ def normalize_text(text: str) -> str:
     if text.isascii():
         return text
     text = _SPACES.sub(" ", text)
-    text = unicodedata.normalize("NFC", text)  # first, since what a selector follows is judged in its final form
-    text = _SELECTORS.sub(_kept_selector, text)
-    text = _JOINERS.sub(_kept_joiner, text)
-    return unicodedata.normalize("NFC", text)
+    text = unicodedata.normalize("NFC", text)
+    while (cleaned := _without_idle_marks(text)) != text:  # what goes may bring new neighbours together
+        text = cleaned
+    return text
+
+
+def _without_idle_marks(text: str) -> str:
+    return unicodedata.normalize("NFC", _JOINERS.sub(_kept_joiner, _SELECTORS.sub(_kept_selector, text)))
 
 
 def _kept_selector(match: re.Match[str]) -> str:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from importlib import import_module
+from pathlib import Path
 from typing import BinaryIO
 
 from worker.corpus.parsing import parse
@@ -19,6 +20,7 @@ _READERS = ("html", "notebook", "office", "pdf", "structured", "tabular", "text"
 _MOST_REQUEST_BYTES = 2**32 - 1
 _ROOM_BYTES = 128_000_000
 _MOST_DOCUMENTS = 200
+_OUT_OF_MEMORY = "Parsing the document needs more memory than is allowed."
 _RETIRE_SHARE = 0.4
 _PARENT_LOOK_SECONDS = 1
 
@@ -28,7 +30,7 @@ def main(parent: int, memory_bytes: int, cpu_seconds: int, max_characters: int) 
     source, sink = _own_streams()
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     _load_readers()
-    own = _address_space()
+    own = _address_space("VmSize")
     if memory_bytes < own + _ROOM_BYTES:
         needed = (own + _ROOM_BYTES) // 1_000_000 + 1
         send(sink, Reply(message=f"The parsing process needs {needed} MB: raise HOPNODE_PARSE_MEMORY_BYTES."))
@@ -42,6 +44,8 @@ def main(parent: int, memory_bytes: int, cpu_seconds: int, max_characters: int) 
         _allow_cpu(cpu_seconds)
         reply, body = _answer(*frame, max_characters)
         del frame
+        if reply.reason == "corrupt" and _address_space("VmPeak") > memory_bytes - _ROOM_BYTES // 2:
+            reply = Reply(reason="out-of-memory", message=_OUT_OF_MEMORY)  # C libraries report it as damage
         reply.last = served == _MOST_DOCUMENTS or _peak() > _RETIRE_SHARE * memory_bytes
         send(sink, reply, body)
         if reply.last:
@@ -93,13 +97,13 @@ def _allow_cpu(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(usage.ru_utime + usage.ru_stime) + seconds + 1, hard))
 
 
-def _address_space() -> int:
-    """Bytes of address space in use, as RLIMIT_AS counts them; 0 where the system does not tell."""
+def _address_space(name: str) -> int:
+    """Bytes of address space in use (`VmSize`) or at most so far (`VmPeak`), as RLIMIT_AS counts; 0 where nobody tells."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 no path object for one pseudo file
-            return int(file.read().split()[0]) * resource.getpagesize()
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     except OSError:
         return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
 
 
 def _peak() -> int:

@@ -38,7 +38,21 @@ def test_every_line_end_becomes_a_newline(ending: str) -> None:
 
 @pytest.mark.parametrize(
     "character",
-    ["\x00", "\x1b", "\x7f", "\u00ad", "\u200b", "\u200e", "\u202e", "\u2066", "\u2060", "\ufeff", "\U000e0041", "\ud800", "\uffff"],
+    [
+        "\x00",
+        "\x1b",
+        "\x7f",
+        "\u00ad",
+        "\u200b",
+        "\u200e",
+        "\u202e",
+        "\u2066",
+        "\u2060",
+        "\ufeff",
+        "\U000e0041",
+        "\ud800",
+        "\uffff",
+    ],
 )
 def test_what_a_reader_cannot_see_goes(character: str) -> None:
     assert normalize_text(f"pass{character}word") == "password"
@@ -52,7 +66,10 @@ def test_no_break_spaces_become_spaces() -> None:
     assert normalize_text("10\u00a0km, 5\u202f000") == "10 km, 5 000"
 
 
-@pytest.mark.parametrize("text", ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0915\u094d\u200d\u0937", "\u0d30\u0d4d\u200d", FAMILY])
+@pytest.mark.parametrize(
+    "text",
+    ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0915\u094d\u200d\u0937", "\u0d30\u0d4d\u200d", FAMILY],
+)
 def test_joiners_stay_where_they_change_the_reading(text: str) -> None:
     assert normalize_text(text) == text
 

@@ -28,14 +28,14 @@ class Draft:
 
 
 def gather(pieces: Iterable[str], max_characters: int) -> str:
-    """Joins `pieces`, and stops as soon as they are longer than a document may be."""
+    """Joins `pieces`, without line ends at the end; stops as soon as they are longer than a document may be."""
     parts: list[str] = []
     length = 0
     for piece in pieces:
         length += len(piece)
         check_length(length, max_characters)
         parts.append(piece)
-    return "".join(parts)
+    return "".join(parts).rstrip("\n")
 
 
 def check_length(characters: int, max_characters: int) -> None:

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import docx
 from docx.document import Document
@@ -15,14 +15,17 @@ from worker.errors import DocumentRejected
 Element = Any  # lxml ships no types
 
 _PARAGRAPH, _TABLE, _CONTENT = qn("w:p"), qn("w:tbl"), (qn("w:sdt"), qn("w:sdtContent"), qn("w:ins"), qn("w:customXml"))
+_PROPERTIES, _STYLE, _OUTLINE, _NUMBERING = qn("w:pPr"), qn("w:pStyle"), qn("w:outlineLvl"), qn("w:numPr")
+_RUN_PROPERTIES, _VANISH, _DEPTH = qn("w:rPr"), qn("w:vanish"), qn("w:ilvl")
 _ROW, _CELL, _VALUE = qn("w:tr"), qn("w:tc"), qn("w:val")
 _TEXT = frozenset({qn("w:t"), "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"})
 _GAPS = {qn("w:tab"): "\t", qn("w:br"): "\n", qn("w:cr"): "\n", qn("w:noBreakHyphen"): "-"}
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-_SKIPPED = frozenset({qn("w:del"), qn("w:moveFrom"), qn("w:pPr"), qn("w:rPr"), _FALLBACK})
+_SKIPPED = frozenset({qn("w:del"), qn("w:moveFrom"), _PROPERTIES, _RUN_PROPERTIES, _FALLBACK})
 _NOTES = {"footnotes": qn("w:footnote"), "endnotes": qn("w:endnote")}
 _OFF = ("0", "false", "none", "off")
 _DEEPEST_STYLE = 20
+_DEEPEST_ITEM = 8
 
 
 def read_docx(raw: RawDocument) -> Draft:
@@ -64,36 +67,42 @@ def _notes(root: Element, tag: str) -> Iterator[str]:
 def _blocks(parent: Element, levels: Mapping[str, int]) -> Iterator[str]:
     items: list[str] = []
     for child in parent:
-        if child.tag == _PARAGRAPH and _is_list_item(child, levels):
-            items.append(_list_item(child))
+        block = _paragraph(child, levels) if child.tag == _PARAGRAPH else None
+        if block and block.is_item:
+            items.append(block.text)
             continue
-        yield "\n".join(item for item in items if item)
+        yield "\n".join(items)
         items = []
-        if child.tag == _PARAGRAPH:
-            yield _paragraph(child, levels)
+        if block:
+            yield block.text
         elif child.tag == _TABLE:
             yield from _table(child, levels)
         elif child.tag in _CONTENT:
             yield from _blocks(child, levels)
-    yield "\n".join(item for item in items if item)
+    yield "\n".join(items)
 
 
-def _paragraph(paragraph: Element, levels: Mapping[str, int]) -> str:
+class _Block(NamedTuple):
+    text: str
+    is_item: bool
+
+
+def _paragraph(paragraph: Element, levels: Mapping[str, int]) -> _Block | None:
+    """A heading, a list item or plain text; nothing for an empty paragraph."""
     text = _text(paragraph).strip()
-    level = _level(paragraph, levels)
-    return f"{'#' * level} {one_line(text)}" if level and text else text
-
-
-def _list_item(paragraph: Element) -> str:
-    text = one_line(_text(paragraph))
-    depth = paragraph.find(f"{qn('w:pPr')}/{qn('w:numPr')}/{qn('w:ilvl')}")
-    indent = int(depth.get(_VALUE, "0")) if depth is not None else 0
-    return f"{'  ' * min(indent, 8)}- {text}" if text else ""
-
-
-def _is_list_item(paragraph: Element, levels: Mapping[str, int]) -> bool:
-    numbered = paragraph.find(f"{qn('w:pPr')}/{qn('w:numPr')}") is not None
-    return not _level(paragraph, levels) and (numbered or _style_id(paragraph).startswith("List"))
+    if not text:
+        return None
+    properties = paragraph.find(_PROPERTIES)
+    found = {child.tag: child for child in properties} if properties is not None else {}
+    style = _value(found.get(_STYLE))
+    level = _outline_level(found[_OUTLINE]) if _OUTLINE in found else levels.get(style, 0)
+    if level:
+        return _Block(f"{'#' * level} {one_line(text)}", False)
+    if _NUMBERING in found or style.startswith("List"):
+        depth = _value(found[_NUMBERING].find(_DEPTH)) if _NUMBERING in found else ""
+        indent = "  " * min(int(depth), _DEEPEST_ITEM) if depth.isdigit() else ""
+        return _Block(f"{indent}- {one_line(text)}", True)
+    return _Block(text, False)
 
 
 def _table(table: Element, levels: Mapping[str, int]) -> Iterator[str]:
@@ -122,20 +131,19 @@ def _runs(element: Element) -> Iterator[str]:
 
 
 def _is_hidden(run: Element) -> bool:
-    mark = run.find(f"{qn('w:rPr')}/{qn('w:vanish')}")
+    properties = run.find(_RUN_PROPERTIES)
+    mark = properties.find(_VANISH) if properties is not None else None
     return mark is not None and mark.get(_VALUE, "true") not in _OFF
 
 
-def _level(paragraph: Element, levels: Mapping[str, int]) -> int:
-    own = paragraph.find(f"{qn('w:pPr')}/{qn('w:outlineLvl')}")
-    if own is not None and (value := own.get(_VALUE, "")).isdigit():
-        return int(value) + 1 if int(value) < 6 else 0
-    return levels.get(_style_id(paragraph), 0)
+def _outline_level(element: Element) -> int:
+    """A heading level (1…6) of an outline level, which counts from 0 and means body text from 9."""
+    value = _value(element)
+    return int(value) + 1 if value.isdigit() and int(value) < 6 else 0
 
 
-def _style_id(paragraph: Element) -> str:
-    style = paragraph.find(f"{qn('w:pPr')}/{qn('w:pStyle')}")
-    return style.get(_VALUE, "") if style is not None else ""
+def _value(element: Element | None) -> str:
+    return element.get(_VALUE, "") if element is not None else ""
 
 
 def _heading_levels(document: Document) -> dict[str, int]:
@@ -150,17 +158,12 @@ def _style_level(styles: Mapping[str, Element], name: str, depth: int) -> int:
     style = styles.get(name)
     if style is None or not depth:
         return 0
-    label = _child_value(style, "w:name").lower()
-    outline = style.find(f"{qn('w:pPr')}/{qn('w:outlineLvl')}")
+    label = _value(style.find(qn("w:name"))).lower()
+    outline = style.find(f"{_PROPERTIES}/{_OUTLINE}")
     if label == "title":
         return 1
     if label.startswith("heading ") and label[8:].isdigit():
         return min(int(label[8:]), 6)
-    if outline is not None and (value := outline.get(_VALUE, "")).isdigit():
-        return int(value) + 1 if int(value) < 6 else 0
-    return _style_level(styles, _child_value(style, "w:basedOn"), depth - 1)
-
-
-def _child_value(element: Element, tag: str) -> str:
-    child = element.find(qn(tag))
-    return child.get(_VALUE, "") if child is not None else ""
+    if outline is not None:
+        return _outline_level(outline)
+    return _style_level(styles, _value(style.find(qn("w:basedOn"))), depth - 1)
