@@ -5,10 +5,8 @@ from itertools import pairwise
 from support.agent import FILMS, Run, tool_call
 from support.space import MemorySpace
 
-from worker.harness.agent import SearchAgent
-from worker.harness.budget import Limits, Rules
+from worker.harness.budget import Rules
 from worker.harness.outcome import rank_score
-from worker.harness.policies.offline import OfflinePolicy
 from worker.harness.trajectory import FORMAT_VERSION, Recorder
 from worker.inference.messages import Completion, Message
 from worker.inference.scripted import ScriptLine, final, say, use
@@ -174,14 +172,6 @@ def test_the_soft_message_is_said_last_and_disappears_after_pruning() -> None:
     assert "over the budget" in second[-1].content
     assert second[-1].role == "user"
     assert all("over the budget" not in message.content for message in third)
-
-
-def test_the_offline_policy_searches_once_and_ranks() -> None:
-    recorder = Recorder()
-    agent = SearchAgent(OfflinePolicy(), MemorySpace(FILMS), limits=Limits(), recorder=recorder, check=lambda: None)
-    outcome = agent.run("Who directed the film Moonrise?")
-    assert outcome.selections[0].chunk.id == "d1_0"
-    assert (outcome.stop_reason, outcome.usage.tool_calls, outcome.usage.prompt_tokens) == ("finished", 1, 0)
 
 
 def test_an_agent_can_run_again_and_starts_from_nothing() -> None:

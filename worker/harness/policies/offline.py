@@ -5,19 +5,17 @@ with the same tools and under the same budget as a model. `evidence.py` measures
 """
 
 import json
-import re
 from collections.abc import Sequence
 
-from worker.corpus.analyzer import analyze
 from worker.harness.actions import Action
 from worker.harness.actions import Ranked as Listed
 from worker.harness.budget import Rules
 from worker.harness.context import ContextView
 from worker.harness.policies.evidence import Candidate, Evidence
 from worker.harness.policies.insight import Insight
-from worker.harness.policies.links import Link
 from worker.harness.policies.question import Question
 from worker.harness.policies.ranking import Ranked, rank
+from worker.harness.policies.telling import called, reason, surface, telling_words, told_link
 from worker.inference.messages import ToolCall
 from worker.tokens import count_tokens
 
@@ -27,10 +25,13 @@ CALLS_PER_TURN = 6
 FETCHING_TURNS = 4
 """Turns spent on bringing into view what ranks high, before the policy settles for what it holds."""
 SHORT_DOCUMENT_TOKENS = 1_500
-TELLING_WORDS = 5
+NAME_WORDS = 8
 RANK_AT_LEAST = 5
 
-_WORD = re.compile(r"\w+")
+FETCH_TRUST = 0.01
+"""A passage less likely than this to be needed is not brought into view, however high it ranks."""
+TELLING_WEIGHT = 6.0
+"""Names of the question lighter than this (in summed inverse document frequency) are not searched for by themselves."""
 
 
 class OfflinePolicy:
@@ -61,7 +62,7 @@ class OfflinePolicy:
             self._ranking = rank(self._evidence)
         wanted = self._ranking[: self._keep]
         held = {one.chunk.row for one in view.held}
-        missing = [one for one in wanted if one.row not in held]
+        missing = [one for one in wanted if one.row not in held and one.trust >= FETCH_TRUST]
         calls = self._fetches(self._evidence, missing) if len(view.turns) <= FETCHING_TURNS and not view.closing else []
         useless = self._useless(view)
         if calls or (useless and not view.closing):
@@ -72,7 +73,9 @@ class OfflinePolicy:
 
     def _open(self, view: ContextView) -> Action:
         self._evidence = Evidence(Question(view.question, self._insight), self._insight)
-        names = [_surface(view.question, phrase) for phrase in self._evidence.collect()]
+        question = self._evidence.question
+        phrases = [phrase for phrase in self._evidence.collect() if question.weight_of(phrase) >= TELLING_WEIGHT]
+        names = [surface(view.question, phrase) for phrase in phrases]
         asked = [view.question, *(name for name in names[:NAMES_ASKED] if name != view.question)]
         calls = [self._call("search_corpus", query=query) for query in dict.fromkeys(asked)]
         told = f"The question names {', '.join(f'“{name}”' for name in names)}." if names else "No name is known yet."
@@ -93,15 +96,9 @@ class OfflinePolicy:
     def _ways(self, evidence: Evidence, candidate: Candidate) -> list[tuple[str, str, str]]:
         """A search by its name and by the words it shares with the question; a short document may be read."""
         chunk = candidate.chunk
-        name = " ".join(_WORD.findall(chunk.title)[:8]) or _surface(chunk.text[:300], candidate.reading.name)
-        words = [
-            word
-            for word in _WORD.findall(evidence.question.text)
-            if set(analyze(word, query=True)) & candidate.reading.counts.keys()
-        ]
-        weighty = sorted(set(words), key=lambda word: -evidence.question.weight_of(analyze(word, query=True)))
-        telling = [word for word in dict.fromkeys(words) if word in weighty[:TELLING_WORDS]]
-        ways = [("search_corpus", "query", name), ("search_corpus", "query", " ".join([name, *telling]))]
+        name = " ".join(called(evidence, chunk.row).split()[:NAME_WORDS])
+        searches = (name, " ".join([name, *telling_words(evidence, chunk.row)]))
+        ways = [("search_corpus", "query", query) for query in searches]
         if chunk.position == 0 and chunk.tokens < SHORT_DOCUMENT_TOKENS:
             ways.append(("read_document", "doc_id", chunk.document_id))
         return ways
@@ -128,55 +125,16 @@ class OfflinePolicy:
         told: list[str] = []
         for row in trusted:
             if way := evidence.way_to(row, [other for other in trusted if other != row]):
-                told.append(_told(evidence, row, *way))
+                told.append(told_link(evidence, row, *way))
         return " ".join(dict.fromkeys(told))
 
     def _conclude(self, evidence: Evidence, view: ContextView) -> Action:
         ids = {one.chunk.row: one.chunk.id for one in view.held}
         places = [one for one in self._ranking if one.row in ids][: self.rules.final_documents]
         trusted = [one.row for one in places]
-        listed = tuple(Listed(ids[one.row], _reason(evidence, one.row, trusted)) for one in places)
+        listed = tuple(Listed(ids[one.row], reason(evidence, one.row, trusted)) for one in places)
         return Action(reasoning="Nothing that ranks high is missing.", final=listed)
 
     def _call(self, name: str, **arguments: object) -> ToolCall:
         self._calls += 1
         return ToolCall(f"call_{self._calls}", name, json.dumps(arguments, ensure_ascii=False))
-
-
-def _told(evidence: Evidence, row: int, source: int, link: Link) -> str:
-    """The link in words, in the direction in which the name is read."""
-    there, here = _called(evidence, source), _called(evidence, row)
-    if link.phrase == evidence.candidates[source].reading.name and source in evidence.candidates:
-        mentioned_here = evidence.candidates[row].reading.context_of(link.phrase)
-        if mentioned_here:
-            return f"“{here}” mentions “{there}”."
-    return f"“{there}” mentions “{here}”."
-
-
-def _reason(evidence: Evidence, row: int, trusted: Sequence[int]) -> str:
-    """Why a passage is in the list, in a sentence."""
-    candidate = evidence.candidates[row]
-    if candidate.named:
-        return "Named in the question."
-    if way := evidence.way_to(row, [other for other in trusted if other != row]):
-        return _told(evidence, row, *way)
-    shared = [word for word in _WORD.findall(evidence.question.text) if word.casefold() in candidate.reading.counts]
-    weighty = sorted(set(shared), key=lambda word: -evidence.question.weight_of(analyze(word, query=True)))
-    words = [word for word in dict.fromkeys(shared) if word in weighty[:TELLING_WORDS]]
-    return f"Shares with the question: {', '.join(words)}." if words else "Close to the question in meaning."
-
-
-def _called(evidence: Evidence, row: int) -> str:
-    candidate = evidence.candidates[row]
-    return candidate.chunk.title or _surface(candidate.chunk.text[:300], candidate.reading.name)
-
-
-def _surface(text: str, phrase: Sequence[str]) -> str:
-    """The phrase as it is written in the text; its terms when it cannot be found there."""
-    words = list(_WORD.finditer(text))
-    for start in range(len(words)):
-        for end in range(start, min(len(words), start + len(phrase))):
-            piece = text[words[start].start() : words[end].end()]
-            if tuple(analyze(piece, query=True)) == tuple(phrase):
-                return piece
-    return " ".join(phrase)

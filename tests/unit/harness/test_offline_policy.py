@@ -1,0 +1,160 @@
+from collections.abc import Generator, Mapping
+from pathlib import Path
+
+import pytest
+from support.corpora import CollectionBook, open_corpora
+
+from worker.corpus.corpus import Corpus
+from worker.corpus.records import NewDocument
+from worker.corpus.vectors import EmbeddedChroma
+from worker.harness.agent import SearchAgent
+from worker.harness.budget import Limits
+from worker.harness.outcome import AgentOutcome
+from worker.harness.policies.evidence import DIRECT, LINKED
+from worker.harness.policies.offline import OfflinePolicy
+from worker.harness.policies.ranking import CERTAINTY, fitted_rounds
+from worker.harness.trajectory import Recorder
+from worker.search_job import Space
+from worker.store.collections import Collection
+
+FILMS = {
+    "Northern Light": "Northern Light is a 1931 drama directed by Carla Boes and starring Lien Dyer.",
+    "Paper Harbour": "Paper Harbour is a 1951 drama film directed by Kurt Bernhard.",
+    "Carla Boes": "Carla Boes (26 August 1887 – 6 July 1958) directed 158 features over forty years.",
+    "Kurt Bernhard": "Kurt Bernhard (15 April 1899 – 22 February 1981) was born in Worms.",
+    "Lien Dyer": "Lien Dyer sang in revues and later kept a bakery.",
+}
+NOISE = {
+    f"Ship {n}": f"Ship {n} is a 19{n:02} steamer that was built in the north and sank near a harbour."
+    for n in range(30)
+}
+QUESTION = "Which film has the director who died earlier, Northern Light or Paper Harbour?"
+
+
+@pytest.fixture
+def book() -> CollectionBook:
+    return CollectionBook()
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, book: CollectionBook) -> Generator[Corpus]:
+    corpora = open_corpora(tmp_path, EmbeddedChroma(tmp_path / "chroma"), book)
+    yield corpora.open("w1")
+    corpora.close()
+
+
+def fill(corpus: Corpus, collection: Collection, texts: Mapping[str, str], *, titled: bool = True) -> None:
+    documents = [
+        NewDocument(key=key, text=text, title=key if titled else None, metadata={"noise": key in NOISE})
+        for key, text in texts.items()
+    ]
+    corpus.ingest(collection, documents)
+
+
+def ask(
+    corpus: Corpus, collection: Collection, question: str, *, keep: int = 5, filter: Mapping[str, bool] | None = None
+) -> tuple[AgentOutcome, Recorder]:
+    recorder = Recorder()
+    space = Space(corpus, [collection], filter)
+    policy = OfflinePolicy(corpus.insight([collection], filter), keep)
+    agent = SearchAgent(policy, space, limits=Limits(), recorder=recorder, check=lambda: None)
+    return agent.run(question), recorder
+
+
+def keys(outcome: AgentOutcome, count: int) -> set[str]:
+    return {one.chunk.key for one in outcome.selections[:count]}
+
+
+@pytest.mark.parametrize("titled", [True, False])
+def test_the_agent_follows_names_to_what_the_question_does_not_say(
+    corpus: Corpus, book: CollectionBook, titled: bool
+) -> None:
+    collection = book.make(embedder="minilm")
+    fill(corpus, collection, FILMS | NOISE, titled=titled)
+    one_shot = {hit.chunk.key for hit in corpus.search([collection], QUESTION, k=4).hits}
+    outcome, _ = ask(corpus, collection, QUESTION)
+    wanted = {"Northern Light", "Paper Harbour", "Carla Boes", "Kurt Bernhard"}
+    assert not wanted <= one_shot
+    assert keys(outcome, 5) >= wanted
+    assert outcome.stop_reason == "finished"
+
+
+def test_a_document_that_was_deleted_is_not_followed(corpus: Corpus, book: CollectionBook) -> None:
+    collection = book.make(embedder="minilm")
+    fill(corpus, collection, FILMS | NOISE)
+    corpus.delete(collection, ["Carla Boes"])
+    outcome, _ = ask(corpus, collection, QUESTION)
+    assert "Carla Boes" not in keys(outcome, 50)
+
+
+def test_deleting_and_adding_again_leaves_the_links_of_a_fresh_build(corpus: Corpus, book: CollectionBook) -> None:
+    fresh, edited = book.make("c1", embedder="minilm"), book.make("c2", embedder="minilm")
+    fill(corpus, fresh, FILMS | NOISE)
+    fill(corpus, edited, NOISE | FILMS)
+    corpus.delete(edited, list(FILMS))
+    corpus.ingest(edited, [NewDocument(key="Carla Boes", text="Somebody else altogether.")])
+    fill(corpus, edited, FILMS)
+    first, second = (ask(corpus, one, QUESTION)[0] for one in (fresh, edited))
+    assert keys(first, 5) == keys(second, 5)
+    assert [one.score for one in first.selections[:5]] == [one.score for one in second.selections[:5]]
+
+
+def test_a_filter_holds_for_links_too(corpus: Corpus, book: CollectionBook) -> None:
+    collection = book.make(embedder="minilm")
+    fill(corpus, collection, FILMS | NOISE)
+    outcome, _ = ask(corpus, collection, QUESTION, filter={"noise": True})
+    assert keys(outcome, 50) <= NOISE.keys()
+    assert outcome.selections
+
+
+def test_what_is_returned_was_brought_into_view_and_what_does_not_help_was_pruned(
+    corpus: Corpus, book: CollectionBook
+) -> None:
+    collection = book.make(embedder="minilm")
+    fill(corpus, collection, FILMS | NOISE)
+    outcome, recorder = ask(corpus, collection, QUESTION)
+    shown = {chunk for step in recorder.steps if step.kind == "observation" for chunk in step.data["shown"]}
+    pruned = {chunk for step in recorder.steps if step.kind == "prune" for chunk in step.data["chunk_ids"]}
+    returned = {one.chunk.id for one in outcome.selections}
+    assert returned <= shown
+    assert pruned
+    assert not returned & pruned
+    assert outcome.usage.context_tokens_final < outcome.usage.context_tokens_peak
+
+
+def test_every_passage_says_why_it_is_there(corpus: Corpus, book: CollectionBook) -> None:
+    collection = book.make(embedder="minilm")
+    fill(corpus, collection, FILMS | NOISE)
+    outcome, _ = ask(corpus, collection, QUESTION)
+    why = {one.chunk.key: one.justification for one in outcome.selections}
+    assert why["Northern Light"] == "Named in the question."
+    assert why["Carla Boes"] == "“Northern Light” mentions “Carla Boes”."
+
+
+def test_the_same_question_gets_the_same_answer(corpus: Corpus, book: CollectionBook) -> None:
+    collection = book.make(embedder="minilm")
+    fill(corpus, collection, FILMS | NOISE)
+    first, second = (ask(corpus, collection, QUESTION)[0].selections for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("question", ["?", "the", "東京", "zzz qqq", "Northern Light"])
+def test_odd_questions_end_well(corpus: Corpus, book: CollectionBook, question: str) -> None:
+    collection = book.make(embedder="minilm")
+    fill(corpus, collection, FILMS)
+    outcome, _ = ask(corpus, collection, question)
+    assert outcome.stop_reason in ("finished", "nothing-found")
+    assert outcome.degraded == ()
+
+
+def test_an_empty_collection_holds_nothing(corpus: Corpus, book: CollectionBook) -> None:
+    outcome, _ = ask(corpus, book.make(embedder="minilm"), QUESTION)
+    assert (outcome.selections, outcome.stop_reason) == ((), "nothing-found")
+
+
+def test_the_fitted_weights_have_the_form_of_the_evidence() -> None:
+    first, *later = fitted_rounds()
+    assert first.order.shape == (DIRECT,)
+    assert {weights.order.shape for weights in later} == {(DIRECT + LINKED + CERTAINTY,)}
+    assert all(weights.trust.shape == (len(weights.order) + 1,) for weights in (first, *later))
+    assert all((weights.scale > 0).all() for weights in (first, *later))
