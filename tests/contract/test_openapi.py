@@ -37,7 +37,9 @@ def resolve(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def families(root: type[NodeError]) -> list[type[NodeError]]:
-    return [found for child in root.__subclasses__() for found in (child, *families(child))]
+    """All errors that the interface may meet; those of the command line never leave its process."""
+    children = [child for child in root.__subclasses__() if not child.__module__.startswith("node_service.commands")]
+    return [found for child in children for found in (child, *families(child))]
 
 
 def test_the_committed_description_is_what_the_code_says() -> None:
