@@ -1,7 +1,10 @@
 """The command `hopnode`: names every command, and turns each error into two sentences and an exit code."""
 
+import os
 import sys
-from typing import Annotated
+from contextlib import suppress
+from io import TextIOWrapper
+from typing import Annotated, NoReturn, cast
 
 import typer
 
@@ -51,14 +54,27 @@ def start(
     ctx.obj.debug = debug
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Entry of the `hopnode` command; exits with an `ExitCode`."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        cast(TextIOWrapper, stream).reconfigure(errors="replace")
+    code = _run()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError):  # whoever read our output has seen enough
+            stream.flush()
+    # Threads of a stopped node may still be inside native code (an embedding under way). Taking the interpreter down
+    # under them aborts the process; everything that had to be closed is closed by now.
+    os._exit(code)
+
+
+def _run() -> int:
     invocation = Invocation()
     try:
         app(obj=invocation)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else ExitCode.OK if end.code is None else ExitCode.FAILED
     except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
+        return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the boundary of the command line: a person reads what comes out
-        sys.exit(report(error, debug=invocation.debug))
+        return report(error, debug=invocation.debug)
+    return ExitCode.OK

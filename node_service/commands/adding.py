@@ -66,7 +66,7 @@ def upload_all(client: "NodeClient", collection: str, files: Sequence[FoundFile]
 
 
 def _upload(client: "NodeClient", collection: str, file: FoundFile) -> Added:
-    from node_service.commands.client import NodeRefused
+    from node_service.commands.client import NodeRefused, NodeUnreachable
 
     try:
         with file.path.open("rb") as content:
@@ -77,6 +77,9 @@ def _upload(client: "NodeClient", collection: str, file: FoundFile) -> Added:
         if refused.exit_code == ExitCode.REFUSED:
             raise
         return Added(file, "failed", refused.reason, str(refused))
+    except NodeUnreachable:
+        client.get("/healthz")  # a node that is gone ends the command; one that hung up on this file does not
+        return Added(file, "failed", "connection-lost", "The connection broke off while the file was sent.")
     return Added(file, str(answer["status"]))
 
 

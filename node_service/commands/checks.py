@@ -104,13 +104,13 @@ def node(context: Context) -> Finding:
     """The node of HOPNODE_URL answers and takes the key."""
     from node_service.commands.client import NodeClient
     from node_service.commands.exits import CommandError
-    from node_service.commands.node import stored_key
+    from node_service.commands.node import key_for
 
     url = context.service.url
     if not url:
         return Finding("off", "HOPNODE_URL is not set; commands use the node of the data folder")
-    api_key = context.service.api_key or stored_key(context.settings)
     try:
+        api_key = key_for(url, context.settings, context.service)
         with NodeClient(url, api_key, timeout_seconds=PROBE_SECONDS) as client:
             who = client.get("/v1/whoami")
     except CommandError as error:
@@ -156,7 +156,8 @@ def chroma(context: Context) -> Finding:
 
     url = context.settings.chroma_url
     if not url:
-        return Finding("off", "HOPNODE_CHROMA_URL is not set: the vector index lives in the data folder")
+        where = "`hopnode api` runs one for this machine" if context.settings.redis_url else "it runs inside the node"
+        return Finding("off", f"HOPNODE_CHROMA_URL is not set: {where}")
     mend = "Start it (`chroma run --path … --port 8000`), or correct HOPNODE_CHROMA_URL."
     try:
         answer = httpx.get(f"{url.rstrip('/')}/api/v2/heartbeat", timeout=PROBE_SECONDS, trust_env=False)

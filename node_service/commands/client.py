@@ -24,7 +24,6 @@ _MENDS = {
     409: "Wait until the other operation is done, or choose another name.",
     413: "Split the document, or raise HOPNODE_MAX_DOCUMENT_BYTES on the node.",
 }
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _REFUSED = frozenset({401, 403, 404})
 
 
@@ -33,7 +32,9 @@ class NodeRefused(CommandError):
 
     def __init__(self, status: int, reason: str, detail: str) -> None:
         code = ExitCode.REFUSED if status in _REFUSED else ExitCode.FAILED
-        super().__init__(detail, _MENDS.get(status, DOCTOR), code)
+        code = ExitCode.USAGE if reason == "invalid-request" else code
+        mend = "Correct that value; `--help` of the command says what it takes." if code == ExitCode.USAGE else DOCTOR
+        super().__init__(detail, _MENDS.get(status, mend), code)
         self.http_status = status
         self.reason = reason
 
@@ -47,6 +48,10 @@ class NodeEvent:
     data: JsonObject
 
 
+class NodeUnreachable(CommandError):
+    """Nobody answered, or the connection broke off."""
+
+
 class NodeClient:
     """Speaks to one node with one key. Thread-safe; close it after use."""
 
@@ -56,8 +61,9 @@ class NodeClient:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.url = url.rstrip("/")
         self._reconnect_seconds = reconnect_seconds
-        is_here = urlsplit(self.url).hostname in _LOOPBACK  # then a proxy from the environment would be in the way
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_seconds, trust_env=not is_here)
+        # For a node on this machine a proxy from the environment would be in the way.
+        trust_env = not is_on_this_machine(self.url)
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_seconds, trust_env=trust_env)
 
     def __enter__(self) -> "NodeClient":
         return self
@@ -130,11 +136,16 @@ class NodeClient:
                 f"What answers at {self.url} is not a Hopnode node.", "Correct HOPNODE_URL; it has no path."
             ) from error
 
-    def _unreachable(self, error: Exception) -> CommandError:
-        return CommandError(
+    def _unreachable(self, error: Exception) -> NodeUnreachable:
+        return NodeUnreachable(
             f"No node answers at {self.url} ({type(error).__name__}).",
             "Start one with `hopnode serve`, or correct HOPNODE_URL (unset: the node of the data folder).",
         )
+
+
+def is_on_this_machine(url: str) -> bool:
+    """Whether the URL names a loopback address."""
+    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def _raise_for(answer: httpx.Response) -> None:

@@ -37,7 +37,7 @@ def print_json(value: Any) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """A plain table; columns whose name ends in `#` hold numbers and lose that sign."""
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(columns))
     for name in columns:
         grid.add_column(name.rstrip("#"), justify="right" if name.endswith("#") else "left", overflow="fold")
     for row in rows:

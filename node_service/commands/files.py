@@ -1,6 +1,7 @@
 """Which files `hopnode add` takes from the paths it was given, and under which key. Reads heads of files, sends nothing."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -12,6 +13,7 @@ JUNK_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "venv"
 JUNK_FILES = ("*.pyc", "*.lock", "*.min.js", "*.min.css", "*.map", "Thumbs.db", "*~")
 BINARY_DOCUMENTS = frozenset({".pdf", ".docx", ".xlsx", ".pptx"})
 HEAD_BYTES = 8192
+_KEY = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,1024}")  # what the node takes as a key
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _TEXT_CONTROLS = frozenset(b"\t\n\r\f\x1b")
 _MEDIA_TYPES = {
@@ -45,7 +47,7 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class SkippedFile:
-    """A file that was left out on purpose: `hidden`, `junk`, `excluded`, `binary`, `empty`, `outside` or `unreadable`."""
+    """A file that was left out on purpose; `docs/cli.md` lists the reasons."""
 
     path: Path
     reason: str
@@ -66,13 +68,14 @@ def select(paths: Sequence[Path], *, exclude: Sequence[str] = (), prefix: str = 
     files, skipped = list[FoundFile](), list[SkippedFile]()
     for root in paths:
         if root.is_file():
-            files.append(FoundFile(root, prefix + root.name))
+            files.append(_named(root, prefix))
         elif root.is_dir():
-            for path in _walk(root):
-                if reason := _reason_to_skip(root, path, exclude):
+            for path in _walk(root, skipped):
+                key = prefix + path.relative_to(root).as_posix()
+                if reason := _reason_to_skip(root, path, exclude) or (None if _KEY.fullmatch(key) else "name"):
                     skipped.append(SkippedFile(path, reason))
                 else:
-                    files.append(FoundFile(path, prefix + path.relative_to(root).as_posix()))
+                    files.append(FoundFile(path, key))
         else:
             raise CommandError(
                 f"There is no file or folder {root}.", "Check the path and run it again.", ExitCode.USAGE
@@ -81,8 +84,21 @@ def select(paths: Sequence[Path], *, exclude: Sequence[str] = (), prefix: str = 
     return Selection(tuple(files), tuple(skipped))
 
 
-def _walk(root: Path) -> Iterator[Path]:
-    for folder, names, files in os.walk(root):
+def _named(path: Path, prefix: str) -> FoundFile:
+    if not _KEY.fullmatch(prefix + path.name):
+        raise CommandError(
+            f"The name {path.name!r} cannot be a key: it is too long, not valid UTF-8, or holds control characters.",
+            "Rename the file.",
+            ExitCode.USAGE,
+        )
+    return FoundFile(path, prefix + path.name)
+
+
+def _walk(root: Path, skipped: list[SkippedFile]) -> Iterator[Path]:
+    def note(error: OSError) -> None:
+        skipped.append(SkippedFile(Path(str(error.filename)), "unreadable"))
+
+    for folder, names, files in os.walk(root, onerror=note):
         names[:] = sorted(name for name in names if not name.startswith(".") and name not in JUNK_FOLDERS)
         yield from (Path(folder, name) for name in sorted(files))
 
@@ -97,6 +113,12 @@ def _reason_to_skip(root: Path, path: Path, exclude: Sequence[str]) -> str | Non
         return "excluded"
     if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
         return "outside"
+    if not path.is_file():
+        return "special"
+    return _reason_in_content(path)
+
+
+def _reason_in_content(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)

@@ -4,6 +4,7 @@ Used by `serve` and `api`, and by client commands that find no running node. Kno
 """
 
 import errno
+import logging
 import socket
 import threading
 import time
@@ -43,10 +44,14 @@ class HostedNode:
 
         Raises DataFolderInUse, StoreUnavailable or ConfigurationError, and CommandError for a port that is taken.
         """
+        from worker.runtime import open_runtime
+
         with ExitStack() as cleanup:
-            runtime, dispatcher = _open(settings, mode, cleanup)
+            runtime = open_runtime(settings, embedded=mode == "embedded", hosts_chroma=mode == "server")
+            cleanup.callback(runtime.close)
             listener = bind(service.host, service.port)
             cleanup.callback(listener.close)
+            dispatcher = _start_working(runtime, mode, cleanup)
             server = _make_server(runtime, service, dispatcher)
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
             thread.start()
@@ -103,13 +108,12 @@ def _url(host: str, listener: socket.socket) -> str:
     return f"http://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}"
 
 
-def _open(settings: WorkerSettings, mode: Mode, cleanup: ExitStack) -> "tuple[Runtime, Dispatcher]":
+def _start_working(runtime: "Runtime", mode: Mode, cleanup: ExitStack) -> "Dispatcher":
+    """Job threads (embedded) or the publisher of kicks (server), and the chores beside them."""
     from worker.dispatch import CeleryDispatcher, ThreadDispatcher
     from worker.node import make_housekeeping, make_runner
-    from worker.runtime import open_runtime
 
-    runtime = open_runtime(settings, embedded=mode == "embedded", hosts_chroma=mode == "server")
-    cleanup.callback(runtime.close)
+    settings = runtime.settings
     roles = {"agent": settings.agent_slots, "sync": settings.sync_slots}
     dispatcher: Dispatcher = (
         ThreadDispatcher(make_runner(runtime), roles, settings.poll_seconds)
@@ -121,13 +125,15 @@ def _open(settings: WorkerSettings, mode: Mode, cleanup: ExitStack) -> "tuple[Ru
     housekeeping = make_housekeeping(runtime, dispatcher)
     housekeeping.start()
     cleanup.callback(housekeeping.stop)
-    return runtime, dispatcher
+    return dispatcher
 
 
 def _make_server(runtime: "Runtime", service: ServiceSettings, dispatcher: "Dispatcher") -> "uvicorn.Server":
     from node_service.app import create_app
     from node_service.server import NodeServer
 
+    # The app answers and logs every exception itself; what is left are tracebacks of requests cut off by a stop.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     return NodeServer(
         create_app(runtime, service, dispatcher),
         log_config=None,

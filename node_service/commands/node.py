@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from node_service.commands import display, node_file
-from node_service.commands.client import NodeClient
+from node_service.commands.client import NodeClient, is_on_this_machine
 from node_service.commands.exits import CommandError, ExitCode
 from node_service.commands.hosting import HostedNode
 from node_service.commands.invocation import Invocation, load
@@ -25,7 +25,7 @@ def open_client(invocation: Invocation) -> Generator[NodeClient]:
     """
     settings, service = invocation.settings, invocation.service
     if service.url:
-        with NodeClient(service.url, service.api_key or stored_key(settings)) as client:
+        with NodeClient(service.url, key_for(service.url, settings, service)) as client:
             yield client
         return
     invocation.quiet_logs()
@@ -43,6 +43,17 @@ def client_of_folder(settings: WorkerSettings, api_key: str | None = None) -> Ge
     finally:
         if own:
             own.stop()
+
+
+def key_for(url: str, settings: WorkerSettings, service: ServiceSettings) -> str | None:
+    """HOPNODE_API_KEY, or the data folder's key; that one is shown to no other machine (CommandError)."""
+    if service.api_key or is_on_this_machine(url):
+        return service.api_key or stored_key(settings)
+    raise CommandError(
+        f"HOPNODE_URL names another machine ({url}), and HOPNODE_API_KEY is not set.",
+        "Set HOPNODE_API_KEY to a key of that node; the key of this machine's data folder is not sent elsewhere.",
+        ExitCode.REFUSED,
+    )
 
 
 def stored_key(settings: WorkerSettings) -> str | None:

@@ -1,8 +1,9 @@
 """Long work with a bar: a few threads over many items. Knows neither the items nor the node."""
 
+import threading
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from node_service.commands import display
@@ -13,19 +14,46 @@ R = TypeVar("R")
 
 
 def in_parallel(work: Callable[[T], R], items: Sequence[T], label: str) -> list[R]:
-    """`work` over `items` on a few threads with a progress bar; the first exception ends the rest."""
+    """`work` over `items` on a few threads, with a progress bar; results in the order of `items`.
+
+    The first exception ends it. The threads are daemons, so that Ctrl-C need not wait for what is under way.
+    """
+    left, done = SimpleQueue[tuple[int, T]](), SimpleQueue[tuple[int, R] | BaseException]()
+    stop = threading.Event()
+    for place, item in enumerate(items):
+        left.put((place, item))
+    for _ in range(min(AT_ONCE, len(items))):
+        threading.Thread(target=_work_off, args=(work, left, done, stop), daemon=True).start()
     results = dict[int, R]()
-    with progress(label, len(items)) as advance, ThreadPoolExecutor(AT_ONCE) as pool:
-        pending: dict[Future[R], int] = {pool.submit(work, item): place for place, item in enumerate(items)}
-        try:
-            while pending:
-                for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                    results[pending.pop(future)] = future.result()
-                    advance()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    try:
+        with progress(label, len(items)) as advance:
+            while len(results) < len(items):
+                outcome = done.get()
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                results[outcome[0]] = outcome[1]
+                advance()
+    finally:
+        stop.set()
     return [results[place] for place in range(len(items))]
+
+
+def _work_off(
+    work: Callable[[T], R],
+    left: SimpleQueue[tuple[int, T]],
+    done: SimpleQueue[tuple[int, R] | BaseException],
+    stop: threading.Event,
+) -> None:
+    while not stop.is_set():
+        try:
+            place, item = left.get_nowait()
+        except Empty:
+            return
+        try:
+            done.put((place, work(item)))
+        except BaseException as error:  # noqa: BLE001 - carried to the thread that waits, which raises it
+            done.put(error)
+            return
 
 
 @contextmanager

@@ -187,6 +187,40 @@ def test_serve_ends_cleanly_within_seconds_on_a_signal(cli: Cli, number: signal.
     assert not (cli.data_dir / "node.json").exists()
 
 
+def _busy_folder(root: Path) -> Path:
+    """Enough text to keep the embedder busy for a while."""
+    folder = root / "busy"
+    folder.mkdir()
+    for number in range(8):
+        words = " ".join(f"word{number}x{place} said that" for place in range(6000))
+        (folder / f"{number}.txt").write_text(words)
+    return folder
+
+
+def test_serve_ends_cleanly_while_documents_are_embedded(cli: Cli, tmp_path: Path) -> None:
+    with cli.serve() as process:
+        adding = cli.start("add", str(_busy_folder(tmp_path)))
+        wait_for(lambda: bool(_get(cli, "/v1/collections")["items"]), 30)
+        process.send_signal(signal.SIGTERM)
+        shown, errors = process.communicate(timeout=2 * STOP_SECONDS)
+        _, complaint = adding.communicate(timeout=STOP_SECONDS)
+    assert process.returncode == 0, errors
+    assert "Stopped." in shown
+    assert "Traceback" not in errors and "terminate called" not in errors
+    assert adding.returncode == 1
+    assert "No node answers" in complaint
+
+
+def test_leaving_add_with_ctrl_c_ends_the_node_that_it_started(cli: Cli, tmp_path: Path) -> None:
+    process = cli.start("add", str(_busy_folder(tmp_path)))
+    wait_for(lambda: (cli.data_dir / "workspaces").exists() or process.poll() is not None, 30)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=2 * STOP_SECONDS)
+    assert process.returncode == 130
+    assert errors == ""
+    assert cli.run("add", "docs").returncode == 0
+
+
 def test_a_second_serve_is_told_who_owns_the_folder_and_what_to_do(cli: Cli) -> None:
     with cli.serve() as owner:
         second = cli.run("serve", "--port", "0")

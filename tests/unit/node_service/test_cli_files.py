@@ -1,5 +1,6 @@
 """What `hopnode add` takes and leaves."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,19 @@ def test_a_json_file_is_not_sent_as_a_json_body(tmp_path: Path) -> None:
     _write(tmp_path, {"data.json": b"{}", "page.html": b"<p>"})
     types = {file.key: file.media_type for file in select([tmp_path]).files}
     assert types == {"data.json": "application/octet-stream", "page.html": "text/html"}
+
+
+def test_names_that_cannot_be_keys_and_things_that_are_no_files_are_left_out_of_a_folder(tmp_path: Path) -> None:
+    _write(tmp_path, {"fine ü.txt": b"x", "two\nlines.txt": b"x"})
+    (tmp_path / os.fsdecode(b"bad\xff.txt")).write_bytes(b"x")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    selection = select([tmp_path])
+    assert [file.key for file in selection.files] == ["fine ü.txt"]
+    assert sorted(skipped.reason for skipped in selection.skipped) == ["name", "name", "special", "special"]
+
+
+def test_a_named_file_whose_name_cannot_be_a_key_is_a_usage_error(tmp_path: Path) -> None:
+    _write(tmp_path, {"two\nlines.txt": b"x"})
+    with pytest.raises(CommandError, match="cannot be a key"):
+        select([tmp_path / "two\nlines.txt"])
