@@ -83,6 +83,18 @@ class SyncCountsRead(Outgoing):
     bytes: int
 
 
+class SyncCreate(Incoming):
+    """How to run a source this time."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"confirm_deletes": False}})
+
+    confirm_deletes: bool = Field(
+        default=False,
+        description="Forget what the source no longer has, however much that is. A sync that would forget more than "
+        "30 % and more than 20 items at once forgets nothing and ends with the note `needs-confirmation`.",
+    )
+
+
 class SyncRead(Outgoing):
     """One run of a source."""
 
@@ -91,6 +103,8 @@ class SyncRead(Outgoing):
     status: Status
     counts: SyncCountsRead
     note: str | None = Field(description="Why it ended otherwise than complete.")
+    skipped: dict[str, int] = Field(description="Items left out on purpose, by reason; once it has ended.")
+    failed: dict[str, int] = Field(description="Items that failed, by reason; once it has ended.")
     error: ErrorRead | None
     attempt: int
     created_at: datetime
@@ -102,7 +116,9 @@ class SyncRead(Outgoing):
     def of(cls, sync: Sync, job: Job) -> Self:
         """The sync with the state of the job that runs it."""
         row = {name: getattr(job, name) for name in ("status", "error", "attempt", "started_at", "ended_at")}
-        return cls.model_validate(vars(sync) | row | {"url": f"/v1/syncs/{sync.id}"})
+        result = job.result if isinstance(job.result, dict) else {}
+        reasons = {name: result.get(name) or {} for name in ("skipped", "failed")}
+        return cls.model_validate(vars(sync) | row | reasons | {"url": f"/v1/syncs/{sync.id}"})
 
 
 def _one_each(names: list[str]) -> list[str]:

@@ -119,4 +119,4 @@ def worker_argv(settings: WorkerSettings, role: str) -> list[str]:
     if role not in ROLES:
         raise ConfigurationError(f"There is no worker role `{role}`; use one of: {', '.join(ROLES)}.")
     make_app(settings)
-    return [sys.executable, "-m", "worker.tasks", role]
+    return [sys.executable, "-P", "-m", "worker.tasks", role]

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from worker.chores import Chore, Housekeeping
 from worker.corpus.corpus import Corpora
 from worker.dispatch import Dispatcher
+from worker.errors import Conflict, NotFound
 from worker.job_context import JobContext
 from worker.job_runner import QueueRunner
 from worker.logs import get_logger
@@ -62,7 +63,10 @@ def make_housekeeping(runtime: Runtime, dispatcher: Dispatcher) -> Housekeeping:
 def start_due_syncs(db: Database, dispatcher: Dispatcher) -> None:
     """Queues a sync for every source whose interval has passed."""
     for source in sources.due_sources(db):
-        sync = sources.create_sync(db, source.workspace_id, source.id)
+        try:
+            sync = sources.create_sync(db, source.workspace_id, source.id)
+        except (Conflict, NotFound):  # started by somebody else meanwhile, or deleted
+            continue
         _log.info("sync_scheduled", workspace=source.workspace_id, source=source.id, sync=sync.id)
         dispatcher.kick("sync")
 

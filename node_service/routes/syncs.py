@@ -15,7 +15,7 @@ from node_service.deps import (
     SourcesWriter,
     Wait,
 )
-from node_service.job_schemas import SyncRead
+from node_service.job_schemas import SyncCreate, SyncRead
 from node_service.problems import refusals
 from node_service.schemas import Page
 from node_service.waiting import wait_until
@@ -25,6 +25,8 @@ from worker.store.sources import Sync
 
 router = APIRouter(route_class=NodeRoute, tags=["sources"])
 
+AS_USUAL = SyncCreate()
+
 
 @router.post(
     "/v1/sources/{source_id}/syncs",
@@ -32,11 +34,18 @@ router = APIRouter(route_class=NodeRoute, tags=["sources"])
     summary="Start a sync",
     response_description="Queued; `Location` is where to ask.",
     responses={202: {"headers": {"Location": {"description": "The sync.", "schema": {"type": "string"}}}}}
-    | refusals("not-found", "conflict"),
+    | refusals("not-found", "conflict", "too-large"),
 )
-def create_sync(identity: SourcesWriter, source: OwnSource, node: CurrentNode, db: Db, response: Response) -> SyncRead:
-    """Queues a run of the source; one at a time."""
-    sync = sources.create_sync(db, identity.workspace.id, source.id)
+def create_sync(
+    identity: SourcesWriter,
+    source: OwnSource,
+    node: CurrentNode,
+    db: Db,
+    response: Response,
+    body: SyncCreate = AS_USUAL,
+) -> SyncRead:
+    """Queues a run of the source; one at a time. The body may be left out."""
+    sync = sources.create_sync(db, identity.workspace.id, source.id, confirm_deletes=body.confirm_deletes)
     node.dispatcher.kick("sync")
     read = _read(db, sync)
     response.headers["Location"] = read.url

@@ -59,8 +59,9 @@ class Sync:
     ended_at: float | None
 
 
-def create_sync(db: Database, workspace_id: str, source_id: str) -> Sync:
-    """Queues a run of the source, with its job, in one transaction.
+def create_sync(db: Database, workspace_id: str, source_id: str, *, confirm_deletes: bool = False) -> Sync:
+    """Queues a run of the source, with its job, in one transaction. `confirm_deletes` lets it forget more at once than
+    the brake allows.
 
     Raises `NotFound` for an unknown source and `Conflict` while a run of it is queued or running.
     """
@@ -77,7 +78,7 @@ def create_sync(db: Database, workspace_id: str, source_id: str) -> Sync:
             workspace_id=workspace_id,
             kind="sync",
             role="sync",
-            request={"source_id": source_id, "sync_id": sync_id},
+            request={"source_id": source_id, "sync_id": sync_id, "confirm_deletes": confirm_deletes},
             max_attempts=_MAX_ATTEMPTS,
         )
         sync = Sync(sync_id, workspace_id, source_id, job.id, SyncCounts(), None, None, now, None)
