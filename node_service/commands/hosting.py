@@ -87,18 +87,23 @@ class HostedNode:
 
 def bind(host: str, port: int) -> socket.socket:
     """A bound socket; port 0 picks a free one. CommandError says what to do when the port is taken."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    listener = socket.socket(family, kind, protocol)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = None
     try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError as error:
-        listener.close()
-        if error.errno != errno.EADDRINUSE:
-            raise
+        if listener:
+            listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise CommandError(
+                f"Port {port} of {host} is taken by another program.",
+                "Choose another with --port or HOPNODE_PORT; 0 picks a free one.",
+            ) from error
         raise CommandError(
-            f"Port {port} of {host} is taken by another program.",
-            "Choose another with --port or HOPNODE_PORT; 0 picks a free one.",
+            f"Nothing can listen on {host}, port {port}: {error.strerror}.",
+            "Choose an address of this machine with --host or HOPNODE_HOST (0.0.0.0 for all), and a port from 1024 on.",
         ) from error
     return listener
 
