@@ -6,6 +6,7 @@ Knows the text store, both indexes and the embedders; knows no job, no agent and
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from worker.corpus.grep import Grep
 from worker.corpus.ingest import Ingest
 from worker.corpus.insight import CorpusInsight
 from worker.corpus.parsing import ParserPool
-from worker.corpus.records import Chunk, Document, IngestOutcome, NewDocument, SearchHits
+from worker.corpus.records import Chunk, CollectionStats, Document, IngestOutcome, NewDocument, SearchHits
 from worker.corpus.search import Search, SearchMemory
 from worker.corpus.text_store import TextStore
 from worker.corpus.vectors import Vectors
@@ -32,24 +33,13 @@ _log = get_logger(__name__)
 
 MAX_CHUNK_TOKENS = 512
 UNUSED_VECTOR_SECONDS = 7 * 24 * 3600.0
-"""How long the vector of a text that is no longer stored is kept, in case the text comes back."""
+"""Age from which a cached vector that belongs to no chunk is deleted; younger ones may be wanted again."""
+SWEEP_SECONDS = 3600.0
 
 _NO_INDEX = "sign-of-life"
 """A name that no index has: counting it asks Chroma and finds nothing."""
 
 _WORKSPACE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-
-
-@dataclass(frozen=True)
-class CollectionStats:
-    """What a collection holds; `vector_lag` counts changes that the vector index does not know yet."""
-
-    documents: int
-    chunks: int
-    tokens: int
-    index_version: int
-    vector_lag: int
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +78,10 @@ class Corpora:
         with self._lock:
             if workspace_id not in self._open:
                 store = TextStore(self._folder / workspace_id / "corpus.db")
+                with store.write() as connection:
+                    renewed = writing.renew_indexes(connection)
+                if renewed:
+                    _log.info("lexical_indexes_renewed", workspace=workspace_id, collections=len(renewed))
                 self._open[workspace_id] = Corpus(workspace_id, store, self._parts)
             return self._open[workspace_id]
 
@@ -140,6 +134,7 @@ class Corpus:
         self._parts = parts
         self._drainer = Drainer(store, parts.vectors, workspace_id)
         self._memory = SearchMemory()
+        self._swept_at = time.monotonic()
 
     # --- documents ---
 
@@ -304,14 +299,16 @@ class Corpus:
     # --- upkeep ---
 
     def maintain(self) -> int:
-        """Applies what lags behind in the vector index and in grep's pre-filter; how many vector changes."""
-        self._drainer.catch_up_grep()
-        return drain_quietly(self._drainer)
+        """Applies what lags behind in the vector index and in grep's pre-filter; how many vector changes.
 
-    def forget_unused_vectors(self) -> int:
-        """Deletes cached vectors whose text has not been stored for a week."""
-        with self._store.write() as connection:
-            return writing.forget_unused_vectors(connection, older_than_seconds=UNUSED_VECTOR_SECONDS)
+        Once an hour it also deletes old cached vectors that nothing uses.
+        """
+        self._drainer.catch_up_grep()
+        if time.monotonic() - self._swept_at > SWEEP_SECONDS:
+            self._swept_at = time.monotonic()
+            with self._store.write() as connection:
+                writing.forget_unused_vectors(connection, older_than_seconds=UNUSED_VECTOR_SECONDS)
+        return drain_quietly(self._drainer)
 
     def drop_everything(self) -> None:
         """Empties the workspace and marks it for removal."""

@@ -182,23 +182,35 @@ class _Built:
 
 
 class SmallIndexes:
-    """Keeps the rank-bm25 indexes of one workspace, rebuilt when a collection's index version moved."""
+    """Keeps the rank-bm25 indexes of one workspace, by the index version of their collection."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._built: OrderedDict[int, _Built] = OrderedDict()
+        self._asked: dict[int, int] = {}
 
-    def get(self, connection: Connection, number: int, version: int) -> RankBm25Index:
-        """The index of collection `number` at `version`, which must be the version of the connection's snapshot."""
-        with self._lock:
+    def get(self, connection: Connection, number: int, version: int) -> RankBm25Index | None:
+        """The index of collection `number` at `version`, which must be the version of the connection's snapshot.
+
+        None the first time that a version is asked for: while documents arrive every search sees another version, and
+        FTS5 answers the same without building anything. None also while another thread builds.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
             built = self._built.get(number)
             if built is None or built.version != version:
+                asked, self._asked[number] = self._asked.get(number), version
+                if asked != version:
+                    return None
                 built = self._build(connection, number, version, built.bags if built else {})
                 self._built[number] = built
             self._built.move_to_end(number)
             while len(self._built) > _KEPT_INDEXES:
                 self._built.popitem(last=False)
             return built.index
+        finally:
+            self._lock.release()
 
     @staticmethod
     def _build(connection: Connection, number: int, version: int, known: dict[tuple[int, bytes], list[str]]) -> _Built:

@@ -126,3 +126,15 @@ class IngestOutcome:
     warnings: tuple[str, ...] = ()
     reason: str | None = None
     message: str | None = None
+
+
+@dataclass(frozen=True)
+class CollectionStats:
+    """What a collection holds; `vector_lag` counts changes that the vector index does not know yet."""
+
+    documents: int
+    chunks: int
+    tokens: int
+    index_version: int
+    vector_lag: int
+    warnings: tuple[str, ...] = ()

@@ -28,8 +28,8 @@ from worker.corpus.reading import (
 from worker.corpus.text_store import Connection
 from worker.corpus.vectors import Vectors
 
-EXACT_SCOPE = 4_000
-"""Chunks up to which a filtered scope is scanned vector by vector: exact, and faster than asking Chroma for more."""
+EXACT_SCOPE = 1_000
+"""Chunks up to which a filtered scope is scanned vector by vector: exact, and it costs about what one query does."""
 _DEEPEST_QUERY = 4_096
 _SLACK = 16
 _KEPT_SCOPES = 64
@@ -76,11 +76,10 @@ class Retrieval:
 
     def lexical(self, query: str, limit: int, small_indexes: SmallIndexes) -> list[int]:
         """The best rows that share a term with the query."""
-        index: LexicalIndex
+        index: LexicalIndex | None = None
         if self.row.chunks <= SMALL_COLLECTION:
             index = small_indexes.get(self.connection, self.row.number, self.row.index_version)
-        else:
-            index = Fts5Index(self.connection, self.row.number, self.row.chunks)
+        index = index or Fts5Index(self.connection, self.row.number, self.row.chunks)
         return list(islice(self._wanted(index.ranked(analyze(query, query=True))), limit))
 
     def dense(self, vector: NDArray[np.float32], limit: int, vectors: Vectors) -> list[int]:
@@ -91,10 +90,10 @@ class Retrieval:
         """
         if limit <= 0 or not self.row.chunks:
             return []
-        if self.scope is not None and len(self.scope) <= EXACT_SCOPE:
-            return self._scan(vector, limit)
         name = outbox.vector_name(self.workspace_id, self.row.id, self.row.generation)
-        asked = limit + min(len(self.excluded), self.row.chunks) + _SLACK
+        asked = self._first_depth(limit)
+        if self.scope is not None and (len(self.scope) <= EXACT_SCOPE or asked > _DEEPEST_QUERY):
+            return self._scan(vector, limit)
         while True:
             named = vectors.query(name, vector, asked)
             found = list(islice(self._wanted(live_rows(self.connection, self.row.number, named)), limit))
@@ -103,6 +102,11 @@ class Retrieval:
             if asked >= _DEEPEST_QUERY:
                 return self._scan(vector, limit)
             asked = min(asked * 4, _DEEPEST_QUERY)
+
+    def _first_depth(self, limit: int) -> int:
+        depth = limit + min(len(self.excluded), self.row.chunks) + _SLACK
+        share = 1.0 if self.scope is None else max(len(self.scope), 1) / self.row.chunks
+        return int(depth / min(share, 1.0))
 
     def _scan(self, vector: NDArray[np.float32], limit: int) -> list[int]:
         scope = self.scope if self.scope is not None else self._all_rows()

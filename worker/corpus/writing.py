@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from worker.corpus.analyzer import ANALYZER_VERSION
 from worker.corpus.lexical import (
     add_to_index,
+    chunk_texts,
     create_index,
     drop_index,
     indexed_text,
@@ -128,6 +129,29 @@ def delete_documents(connection: Connection, number: int, keys: Iterable[str]) -
     if deleted:
         _touch_collection(connection, number, -chunks)
     return deleted
+
+
+def renew_indexes(connection: Connection) -> list[str]:
+    """Indexes again what an older analyzer indexed; the ids of those collections.
+
+    Before anything else is written: taking a chunk out of an index needs the terms it was put in with.
+    """
+    statement = "SELECT id FROM collection WHERE analyzer <> ?"
+    outdated = [row[0] for row in connection.execute(statement, (ANALYZER_VERSION,))]
+    for collection_id in outdated:
+        row = collection_row(connection, collection_id)
+        assert row is not None
+        drop_index(connection, row.number)
+        create_index(connection, row.number)
+        chunks = "SELECT row FROM chunk WHERE collection = ? ORDER BY row"
+        rows: list[int] = [one[0] for one in connection.execute(chunks, (row.number,))]
+        for chunk_row, text in chunk_texts(connection, rows).items():
+            add_to_index(connection, row.number, chunk_row, text)
+        connection.execute(
+            "UPDATE collection SET analyzer = ?, grep_row = 0, index_version = index_version + 1 WHERE number = ?",
+            (ANALYZER_VERSION, row.number),
+        )
+    return outdated
 
 
 def drop_collection(connection: Connection, collection: CollectionRow, vector_names: Iterable[str]) -> None:

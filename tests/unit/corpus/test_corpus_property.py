@@ -4,6 +4,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -122,6 +123,6 @@ class CorpusMachine(RuleBasedStateMachine):
 
 
 CorpusMachine.TestCase.settings = settings(
-    max_examples=15, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestAnyHistory = CorpusMachine.TestCase
+TestAnyHistory = pytest.mark.slow(CorpusMachine.TestCase)

@@ -1,22 +1,27 @@
 import gzip
 import json
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from rank_bm25 import BM25Okapi
+from support.corpora import CollectionBook
 
 from worker.corpus.analyzer import analyze
+from worker.corpus.corpus import Corpora
 from worker.corpus.lexical import (
     Fts5Index,
     RankBm25Index,
+    SmallIndexes,
     add_to_index,
     create_index,
     remove_from_index,
 )
-from worker.corpus.text_store import Connection
+from worker.corpus.records import NewDocument
+from worker.corpus.text_store import Connection, TextStore
+from worker.corpus.writing import ensure_collection
 
 SAMPLE = Path("worker/corpus/data/2wiki-sample")
 
@@ -29,13 +34,9 @@ def read(name: str, limit: int) -> list[dict[str, str]]:
 @pytest.fixture
 def connection() -> Generator[Connection]:
     connection = sqlite3.connect(":memory:")
-    create_index_of_grep(connection)
+    create_index(connection, 1)
     yield connection
     connection.close()
-
-
-def create_index_of_grep(connection: Connection) -> None:
-    create_index(connection, 1)
 
 
 def fts(connection: Connection, texts: list[str], chunks: int | None = None) -> Fts5Index:
@@ -140,3 +141,38 @@ def test_a_query_of_hundreds_of_words_is_answered(connection: Connection) -> Non
     texts = ["needle in hay", "hay"]
     query = " ".join(f"filler{number}" for number in range(2_000)) + " needle"
     assert ask(fts(connection, texts), query) == [1]
+
+
+def test_rank_bm25_is_built_when_a_version_is_asked_for_twice(tmp_path: Path) -> None:
+    store = TextStore(tmp_path / "corpus.db")
+    indexes = SmallIndexes()
+    with store.write() as connection:
+        number = ensure_collection(connection, "c1").number
+        assert indexes.get(connection, number, 1) is None
+        assert indexes.get(connection, number, 1) is not None
+        assert indexes.get(connection, number, 2) is None
+        assert indexes.get(connection, number, 3) is None
+        assert indexes.get(connection, number, 3) is not None
+    store.close()
+
+
+def test_an_index_of_an_older_analyzer_is_made_again_when_the_workspace_is_opened(
+    open_node: Callable[..., Corpora], book: CollectionBook, tmp_path: Path
+) -> None:
+    first = open_node()
+    first.open("w1").ingest(book.make(), [NewDocument("a", text="alpha beta")])
+    first.close()
+    store = TextStore(tmp_path / "workspaces" / "w1" / "corpus.db")
+    with store.write() as connection:
+        remove_from_index(connection, 1, 1, "alpha beta")
+        add_to_index(connection, 1, 1, "ALPH")  # as an analyzer might have done that cut words
+        connection.execute("UPDATE collection SET analyzer = 0")
+    store.close()
+    corpus = open_node().open("w1")
+    assert corpus.search([book.make()], "alpha", dense=0).hits
+    assert not corpus.search([book.make()], "alph", dense=0).hits
+    corpus.delete(book.make(), ["a"])
+    again = TextStore(tmp_path / "workspaces" / "w1" / "corpus.db")
+    with again.read() as connection:
+        assert connection.execute("SELECT count(*) FROM terms_1").fetchone()[0] == 0
+    again.close()

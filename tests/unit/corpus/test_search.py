@@ -95,6 +95,17 @@ def test_a_filter_that_leaves_few_of_many_still_fills_the_legs(corpus: Corpus, b
     assert len(hits.hits) == 8 and all(key >= "d290" for key in keys(hits))
 
 
+def test_a_wide_filter_of_a_large_collection_is_answered_through_chroma_and_exact(
+    corpus: Corpus, book: CollectionBook
+) -> None:
+    corpus.ingest(book.make(), documents(1_600))
+    corpus.delete(book.make(), [f"d{number:03}" for number in range(30)])
+    hits = corpus.search([book.make()], "the whale of the case", dense=40, lexical=0, filter={"tags": "t1"})
+    assert len(hits.hits) == 40 and all(hit.chunk.metadata["tags"] == ["t1"] for hit in hits.hits)
+    everything = corpus.search([book.make()], "whale", k=2_000, dense=2_000, lexical=0, filter={"number": {"gte": 0}})
+    assert len(everything.hits) == 1_570
+
+
 def test_a_filter_that_cannot_be_read_is_the_callers_mistake(corpus: Corpus, book: CollectionBook) -> None:
     corpus.ingest(book.make(), documents(3))
     with pytest.raises(InvalidRequest):
