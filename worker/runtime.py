@@ -13,7 +13,7 @@ from worker.corpus.chroma_process import ChromaProcess
 from worker.corpus.corpus import Corpora
 from worker.corpus.parsing import ParserPool
 from worker.corpus.vectors import EmbeddedChroma, HttpChroma, Vectors
-from worker.errors import ConfigurationError
+from worker.errors import VectorsUnavailable
 from worker.inference.chat import ChatModel, HttpChat
 from worker.inference.embedder import Embedders
 from worker.settings import WorkerSettings
@@ -83,16 +83,16 @@ def _open_vectors(settings: WorkerSettings, embedded: bool, hosts_chroma: bool, 
         child = ChromaProcess(folder).start()
         opening.callback(child.stop)
         return HttpChroma(child.url)
-    return HttpChroma(_url_of_child(folder))
+    return HttpChroma(partial(_url_of_child, folder))
 
 
 def _url_of_child(folder: Path) -> str:
     try:
         return str(json.loads((folder / "chroma.json").read_text())["url"])
     except (OSError, ValueError, KeyError) as error:
-        raise ConfigurationError(
-            "No Chroma server is known. Set HOPNODE_CHROMA_URL to one, or start `hopnode api` on this machine and data "
-            "folder first: it runs a Chroma server for the workers."
+        raise VectorsUnavailable(
+            "No Chroma server is known. Start `hopnode api` on this machine and data folder, which runs one for the workers, "
+            "or set HOPNODE_CHROMA_URL to one."
         ) from error
 
 

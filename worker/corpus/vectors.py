@@ -112,6 +112,10 @@ class _Chroma:
         with suppress(_Missing):
             self._call(lambda client: client.delete_collection(name))
 
+    def _let_go_if_moved(self) -> bool:
+        """After a failure: whether Chroma is somewhere else by now, so that the call may be made again."""
+        return False
+
     def close(self) -> None:
         """Lets go of files and connections."""
         with self._lock:
@@ -154,6 +158,8 @@ class _Chroma:
         except (VectorsUnavailable, ConfigurationError):
             raise
         except Exception as error:
+            if self._let_go_if_moved():
+                return self._call(action)
             raise VectorsUnavailable(f"Chroma could not answer ({type(error).__name__}): {_short(error)}") from error
 
     def _connected(self) -> ClientAPI:
@@ -181,28 +187,49 @@ class EmbeddedChroma(_Chroma):
 
 
 class HttpChroma(_Chroma):
-    """A Chroma server, ours or someone else's, at `http(s)://host:port`."""
+    """A Chroma server, ours or someone else's, at `http(s)://host:port`.
 
-    def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigurationError(f"HOPNODE_CHROMA_URL must look like http://host:port, not {url!r}.")
-        self._host, self._secure = parts.hostname, parts.scheme == "https"
-        self._port = parts.port or (443 if self._secure else 8000)
+    An address that may change is given as a function; it is asked again when the server does not answer, and raises
+    `VectorsUnavailable` while there is none.
+    """
+
+    def __init__(self, url: str | Callable[[], str], timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._address = (lambda: url) if isinstance(url, str) else url
         self._timeout = timeout_seconds
+        if isinstance(url, str):
+            _parse(url)
+        self._connected_to = ""
         super().__init__(self._connect_http)
 
+    def _let_go_if_moved(self) -> bool:
+        with suppress(VectorsUnavailable):
+            if self._connected_to and self._address() != self._connected_to:
+                self._connected_to = ""
+                self.close()
+                return True
+        return False
+
     def _connect_http(self) -> ClientAPI:
+        address = self._address()
+        host, port, secure = _parse(address)
         # The client's constructor talks to the server without a time limit: ask first whether anybody answers.
-        origin = f"{'https' if self._secure else 'http'}://{self._host}:{self._port}"
+        origin = f"{'https' if secure else 'http'}://{host}:{port}"
         httpx.get(f"{origin}/api/v2/heartbeat", timeout=httpx.Timeout(self._timeout, connect=5)).raise_for_status()
-        client = chromadb.HttpClient(
-            self._host, self._port, ssl=self._secure, settings=Settings(anonymized_telemetry=False)
-        )
+        client = chromadb.HttpClient(host, port, ssl=secure, settings=Settings(anonymized_telemetry=False))
+        self._connected_to = address
         # The client sets no time limit and offers no setting for one; a hung server must not hang every search.
         for session in _sessions(client):
             session.timeout = httpx.Timeout(self._timeout, connect=5)
         return client
+
+
+def _parse(url: str) -> tuple[str, int, bool]:
+    """Host, port and whether the connection is encrypted."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(f"HOPNODE_CHROMA_URL must look like http://host:port, not {url!r}.")
+    secure = parts.scheme == "https"
+    return parts.hostname, parts.port or (443 if secure else 8000), secure
 
 
 def _sessions(client: ClientAPI) -> list[httpx.Client]:

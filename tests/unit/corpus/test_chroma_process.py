@@ -118,3 +118,17 @@ def test_two_processes_fill_one_workspace_through_one_server(
         hits = corpus.search([book.make()], "a last word", lexical=0)
         assert hits.degraded == () and hits.hits[0].chunk.key == "mine"
         vectors.close()
+
+
+def test_a_server_that_comes_back_elsewhere_is_found_by_those_who_ask_for_its_address(tmp_path: Path) -> None:
+    with ChromaProcess(tmp_path) as first:
+        address = first.url
+        vectors = HttpChroma(lambda: address)
+        vectors.upsert(NAME, [1, 2, 3, 4], ROWS)
+    with pytest.raises(VectorsUnavailable):
+        vectors.query(NAME, ROWS[2], 1)
+    with ChromaProcess(tmp_path) as second:
+        assert second.url != first.url
+        address = second.url
+        assert vectors.query(NAME, ROWS[2], 1) == [3]
+        vectors.close()
