@@ -12,16 +12,18 @@ from worker.corpus.outline import Outline
 
 SEGMENT_CHARACTERS = 32_000
 LONG_LINE_CHARACTERS = 6_000
+UNBROKEN_CHARACTERS = 2_500
 
 _LINE_LONGER = re.compile(rf"[^\n]{{{LONG_LINE_CHARACTERS + 1},}}")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？｡]|[;,](?=\s)")
-_BLANK_LINE = re.compile(r"\n\n+(?=\S)")  # what follows is not indented: a new paragraph, function or class
+_BLANK_LINE = re.compile(r"\n\n(?=\S)")  # what follows is not indented: a new paragraph, function or class
 _ZWJ = "\u200d"
 _GLUED = re.compile("[\u200c\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]")
 
 
 def segments(text: str, outline: Outline) -> Iterator[tuple[int, int]]:
-    """Tiles `text` with (start, end) pairs: at most 32,000 characters each, 6,000 within a line longer than that.
+    """Tiles `text` with (start, end) pairs: at most 32,000 characters each, 6,000 within a line longer than that, 2,500
+    within a line that long without sentence ends.
 
     A splitter that works word by word over the rest of its input is quadratic in a line without sentence ends (1 MB of
     random letters: 40 s, 300,000 Chinese characters: 90 s); over such segments it is linear.
@@ -66,13 +68,14 @@ def _long_line(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _cut_in_line(text: str, start: int, limit: int) -> int:
-    """After the last sentence in the last third, else after the last space, else between two graphemes."""
-    third = limit - (limit - start) // 3
-    sentences = [match.end() for match in _SENTENCE_END.finditer(text, third, limit)]
+    """After the last sentence in the last third; without one earlier, after the last space, or between two graphemes."""
+    sentences = [match.end() for match in _SENTENCE_END.finditer(text, limit - (limit - start) // 3, limit)]
     if sentences:
         return sentences[-1]
+    limit = start + UNBROKEN_CHARACTERS
+    third = limit - UNBROKEN_CHARACTERS // 3
     space = text.rfind(" ", third, limit) + 1
-    if space > third:
+    if space:
         return space
     cut = limit
     while cut > third and _inside_grapheme(text, cut):

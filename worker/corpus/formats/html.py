@@ -25,6 +25,7 @@ _INVISIBLE_STYLE = re.compile(
 _MAIN = ("main", '[role="main"]', "article")
 _MAIN_SHARE = 0.4  # a <main> with less of the page's text than this is not the content
 _EXTRACT_SHARE = 0.5  # an extraction that keeps less than this has lost content
+_EMPHASIS = re.compile(r"\*\*([^*\n]+)\*\*")  # marks within a phrase keep a search from finding it
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+\-.!<>~])")
 
 
@@ -95,7 +96,11 @@ def _extract(tree: LexborHTMLParser) -> str:
         tree.html or "", output_format="markdown", include_comments=False, include_tables=True
     )
     parts = re.split(r"(^```.*?^```$)", markdown or "", flags=re.DOTALL | re.MULTILINE)
-    return "".join(part if part.startswith("```") else _ESCAPED.sub(r"\1", part) for part in parts)
+    return "".join(part if part.startswith("```") else _plain(part) for part in parts)
+
+
+def _plain(markdown: str) -> str:
+    return _ESCAPED.sub(r"\1", _EMPHASIS.sub(r"\1", markdown))
 
 
 def _title(tree: LexborHTMLParser) -> str:
