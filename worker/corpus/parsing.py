@@ -15,6 +15,7 @@ from worker.corpus.formats.detect import charset_of, detect, is_risky
 from worker.corpus.formats.draft import Draft, RawDocument, check_length, one_line
 from worker.corpus.normalize import normalize_text
 from worker.corpus.parsing_process import ChildDied, ParsingProcess
+from worker.corpus.parsing_wire import OUT_OF_MEMORY
 from worker.corpus.records import PageSpan, ParsedDocument
 from worker.errors import DocumentRejected
 from worker.logs import get_logger
@@ -48,7 +49,7 @@ def parse(
     except DocumentRejected:
         raise
     except MemoryError as error:
-        raise DocumentRejected("out-of-memory", "Parsing the document needs more memory than is allowed.") from error
+        raise DocumentRejected("out-of-memory", OUT_OF_MEMORY) from error
     except Exception as error:  # the document boundary: libraries meet hostile bytes with any error at all
         _log.warning("parse_failed", error=type(error).__name__)
         raise DocumentRejected(

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from worker.corpus.parsing import parse
-from worker.corpus.parsing_wire import Reply, Request, receive, reply_of, send
+from worker.corpus.parsing_wire import EXIT_OUT_OF_MEMORY, OUT_OF_MEMORY, Reply, Request, receive, reply_of, send
 from worker.errors import DocumentRejected
 
 _READERS = ("html", "notebook", "office", "pdf", "structured", "tabular", "text")
 _MOST_REQUEST_BYTES = 2**32 - 1
 _ROOM_BYTES = 128_000_000
 _MOST_DOCUMENTS = 200
-_OUT_OF_MEMORY = "Parsing the document needs more memory than is allowed."
 _RETIRE_SHARE = 0.4
 _PARENT_LOOK_SECONDS = 1
 
@@ -29,7 +28,11 @@ def main(parent: int, memory_bytes: int, cpu_seconds: int, max_characters: int) 
     """Loads every reader, then takes on its limits, says that it is ready, and serves."""
     source, sink = _own_streams()
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
-    _load_readers()
+    try:
+        _load_readers()
+    except ImportError as error:
+        send(sink, Reply(message=f"The parsing process lacks a library: {error}."))
+        return
     own = _address_space("VmSize")
     if memory_bytes < own + _ROOM_BYTES:
         needed = (own + _ROOM_BYTES) // 1_000_000 + 1
@@ -37,6 +40,14 @@ def main(parent: int, memory_bytes: int, cpu_seconds: int, max_characters: int) 
         return
     _limit(memory_bytes)
     send(sink, Reply(ready=True))
+    try:
+        _serve(source, sink, memory_bytes, cpu_seconds, max_characters)
+    except MemoryError:  # while a document was on its way in or out
+        sys.exit(EXIT_OUT_OF_MEMORY)
+
+
+def _serve(source: BinaryIO, sink: BinaryIO, memory_bytes: int, cpu_seconds: int, max_characters: int) -> None:
+    """Answers until the parent closes the pipe, or until this process has grown or served enough to be replaced."""
     for served in range(1, _MOST_DOCUMENTS + 1):
         frame = receive(source, _MOST_REQUEST_BYTES)
         if frame is None:
@@ -44,9 +55,10 @@ def main(parent: int, memory_bytes: int, cpu_seconds: int, max_characters: int) 
         _allow_cpu(cpu_seconds)
         reply, body = _answer(*frame, max_characters)
         del frame
-        if reply.reason == "corrupt" and _address_space("VmPeak") > memory_bytes - _ROOM_BYTES // 2:
-            reply = Reply(reason="out-of-memory", message=_OUT_OF_MEMORY)  # C libraries report it as damage
-        reply.last = served == _MOST_DOCUMENTS or _peak() > _RETIRE_SHARE * memory_bytes
+        full = _address_space("VmPeak") > memory_bytes - _ROOM_BYTES // 2
+        if full and reply.reason == "corrupt":  # C libraries report a failed allocation as damage
+            reply = Reply(reason="out-of-memory", message=OUT_OF_MEMORY)
+        reply.last = full or served == _MOST_DOCUMENTS or _peak() > _RETIRE_SHARE * memory_bytes
         send(sink, reply, body)
         if reply.last:
             return

@@ -14,7 +14,7 @@ import threading
 
 from pydantic import ValidationError
 
-from worker.corpus.parsing_wire import Reply, Request, document_of, receive, send
+from worker.corpus.parsing_wire import EXIT_OUT_OF_MEMORY, OUT_OF_MEMORY, Reply, Request, document_of, receive, send
 from worker.corpus.records import ParsedDocument
 from worker.errors import ConfigurationError, DocumentRejected
 
@@ -128,8 +128,8 @@ class ParsingProcess:
         code = self._process.returncode
         if late or code == -signal.SIGXCPU:
             return ChildDied("timeout", f"Parsing took longer than {timeout_seconds:g} seconds.", code)
-        if self._peak_bytes > _MEMORY_SHARE * self._memory_bytes:
-            return ChildDied("out-of-memory", "Parsing the document needs more memory than is allowed.", code)
+        if code == EXIT_OUT_OF_MEMORY or self._peak_bytes > _MEMORY_SHARE * self._memory_bytes:
+            return ChildDied("out-of-memory", OUT_OF_MEMORY, code)
         return ChildDied("corrupt", "The document made its parser crash; it is damaged or hostile.", code)
 
     def _reap(self) -> None:

@@ -8,6 +8,10 @@ from pydantic import BaseModel, ConfigDict
 
 from worker.corpus.records import PageSpan, ParsedDocument
 
+OUT_OF_MEMORY = "Parsing the document needs more memory than is allowed."
+EXIT_OUT_OF_MEMORY = 3
+"""How a child ends that has no memory left for an answer."""
+
 _LENGTHS = struct.Struct(">II")
 _MOST_HEADER_BYTES = 64_000_000
 

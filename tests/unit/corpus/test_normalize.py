@@ -5,11 +5,14 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from worker.corpus.parsing import normalize_text
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
-AWKWARD = "ab \n\r\t\x00\x0b\x0c\x85\u00ad\u00a0\u0301\u0338\u200b\u200c\u200d\u200e\u202e\u2028\u2060\ufeff\ufe0f\ufe00=\u2260"
-AWKWARD += "\u06cc\u0645\u0915\u094d\u0937\u0d30\u4e00\uf900\U0001f468\U0001f3fd\u2764\U000e0100\U000e0041\ud800\u3164\u212b\u1100\u1161"
+AWKWARD = (
+    "ab \n\r\t\x00\x0b\x0c\x85\u00ad\u00a0\u0301\u0338\u200b\u200c\u200d\u200e\u202e\u2028\u2060\ufeff\ufe0f\ufe00=\u2260"
+    "\u06cc\u0645\u0915\u094d\u0937\u0d30\u4e00\uf900\U0001f468\U0001f3fd\u2764\U000e0100\U000e0041\ud800\u3164\u212b\u1100\u1161"
+)
 
 
 @given(st.text(alphabet=AWKWARD, max_size=40))

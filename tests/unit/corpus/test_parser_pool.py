@@ -104,6 +104,12 @@ def test_a_greedy_document_runs_out_of_memory_and_the_next_one_is_read() -> None
         assert samples.FACT in read(pool, samples.word_document())
 
 
+def test_a_document_that_does_not_fit_into_the_child_runs_out_of_memory() -> None:
+    with ParserPool(60, 420_000_000, 10_000_000) as pool:
+        assert reason(pool, b"%PDF-1.4 " + bytes(300_000_000)) == "out-of-memory"
+        assert samples.FACT in read(pool, samples.word_document())
+
+
 def test_text_over_the_limit_is_too_large() -> None:
     with ParserPool(60, MEMORY, 100) as pool:
         assert reason(pool, samples.long_pdf(1)) == "too-large"
