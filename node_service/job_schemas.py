@@ -222,6 +222,9 @@ class ResultRead(Outgoing):
 
     mode: Literal["one_shot", "agent"] = Field(description="What was done; `auto` is decided by then.")
     profile: str | None = Field(description="The profile that was used; null for `one_shot`.", examples=["offline"])
+    mode: Literal["one_shot", "agent"] = Field(description="How the search was done in the end.")
+    mode_reason: str = Field(description="Why `auto` chose that mode; empty when the request named it.")
+    profile: str | None = Field(description="What drove the agent; null for one shot.", examples=["offline"])
     passages: list[PassageRead]
     answer: str | None = Field(default=None, description="Always null in this version.")
     stop_reason: str = Field(description="Why it stopped looking.", examples=["finished"])

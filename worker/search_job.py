@@ -1,19 +1,24 @@
 """The story of a search: from the stored request to passages with citations, in one shot or by the agent."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from worker.corpus.corpus import Corpus
+from worker.corpus.insight import CorpusInsight
 from worker.corpus.records import Chunk, SearchHits
 from worker.errors import ConfigurationError
 from worker.harness.agent import Policy, SearchAgent
 from worker.harness.budget import Limits
 from worker.harness.outcome import AgentOutcome, Selection, Usage, rank_score
+from worker.harness.policies.evidence import Evidence
 from worker.harness.policies.model import ModelPolicy
 from worker.harness.policies.offline import OfflinePolicy
+from worker.harness.policies.ranking import Ranked
+from worker.harness.policies.survey import one_shot, route, survey
+from worker.harness.policies.telling import reason
 from worker.harness.profiles.generic import GenericProfile
 from worker.harness.trajectory import FORMAT_VERSION, Recorder
 from worker.job_context import JobContext
@@ -48,6 +53,11 @@ class Space:
         """At most `k` chunks, best first."""
         return self.corpus.search(self.collections, query, k=k, exclude=exclude, filter=self.filter)
 
+    @property
+    def insight(self) -> CorpusInsight:
+        """What a policy without a model may know of these collections."""
+        return self.corpus.insight(self.collections, self.filter)
+
     def grep(self, pattern: str, *, limit: int) -> list[Chunk]:
         """The first chunks that match."""
         return self.corpus.grep(self.collections, pattern, limit=limit, filter=self.filter)
@@ -74,14 +84,13 @@ def run_search_job(runtime: Runtime, context: JobContext) -> JsonValue:
     collections = [get_collection(runtime.db, workspace, name) for name in request.collections]
     space = Space(runtime.corpora.open(workspace), collections, request.filter)
     context.check()
-    if request.mode == "one_shot":
-        outcome, profile = _one_shot(space, request, context), None
-    else:
-        outcome, profile = _agent(runtime, space, request, context)
-    passages = [_passage(rank, one) for rank, one in enumerate(space.current(outcome.selections)[: request.top_k], 1)]
+    answered = answer(runtime, space, request, context)
+    passages = [_passage(rank, one) for rank, one in enumerate(space.current(answered.selections)[: request.top_k], 1)]
+    outcome = answered.outcome
     return {
-        "mode": "one_shot" if request.mode == "one_shot" else "agent",
-        "profile": profile,
+        "mode": answered.mode,
+        "mode_reason": answered.why,
+        "profile": answered.profile,
         "passages": passages,
         "answer": None,
         "stop_reason": outcome.stop_reason,
@@ -91,41 +100,77 @@ def run_search_job(runtime: Runtime, context: JobContext) -> JsonValue:
     }
 
 
-def _one_shot(space: Space, request: SearchRequest, context: JobContext) -> AgentOutcome:
+@dataclass(frozen=True)
+class Answered:
+    """How a search was done in the end, and what came of it. `why` tells how `auto` decided, and is empty otherwise."""
+
+    mode: str
+    outcome: AgentOutcome
+    profile: str | None = None
+    why: str = ""
+
+    @property
+    def selections(self) -> Sequence[Selection]:
+        """The passages, best first."""
+        return self.outcome.selections
+
+
+def answer(runtime: Runtime, space: Space, request: SearchRequest, context: JobContext) -> Answered:
+    """Does the search in the mode that the request names, or in the one that `auto` finds fit."""
+    if request.mode == "agent":
+        return _agent(runtime, space, request, context)
+    evidence = survey(request.query, space.insight)
+    context.check()
+    shot = one_shot(evidence, request.top_k)
+    if request.mode == "one_shot":
+        return Answered("one_shot", _shot(request, context, evidence, shot))
+    chosen = route(evidence, shot)
+    context.check()
+    if chosen.mode == "one_shot":
+        return Answered("one_shot", _shot(request, context, evidence, shot), why=chosen.why)
+    return replace(_agent(runtime, space, request, context, evidence), why=chosen.why)
+
+
+def _shot(request: SearchRequest, context: JobContext, evidence: Evidence, shot: Sequence[Ranked]) -> AgentOutcome:
     context.step("start", {"format_version": FORMAT_VERSION, "question": request.query, "mode": "one_shot"})
-    hits = space.search(request.query, k=request.top_k)
+    found, chunks = evidence.found, [evidence.candidates[one.row].chunk for one in shot]
     selections = tuple(
-        Selection(hit.chunk, rank_score(rank), found_by=(request.query,)) for rank, hit in enumerate(hits.hits, 1)
+        Selection(chunk, rank_score(rank), reason(evidence, chunk.row, []), found_by=(request.query,))
+        for rank, chunk in enumerate(chunks, 1)
     )
     outcome = AgentOutcome(
         selections=selections,
         stop_reason="finished" if selections else "nothing-found",
-        degraded=hits.degraded,
+        degraded=found.degraded,
         usage=Usage(turns=1, tool_calls=1),
-        index_version=hits.index_version,
-        vector_lag=hits.vector_lag,
+        index_version=found.index_version,
+        vector_lag=found.vector_lag,
     )
     shown: list[JsonValue] = [one.chunk.id for one in selections]
-    context.step("end", {"stop_reason": outcome.stop_reason, "degraded": list(hits.degraded), "shown": shown})
+    context.step("end", {"stop_reason": outcome.stop_reason, "degraded": list(found.degraded), "shown": shown})
     return outcome
 
 
 def _agent(
-    runtime: Runtime, space: Space, request: SearchRequest, context: JobContext
-) -> tuple[AgentOutcome, Literal["generic", "offline"]]:
+    runtime: Runtime,
+    space: Space,
+    request: SearchRequest,
+    context: JobContext,
+    evidence: Evidence | None = None,
+) -> Answered:
     profile = _profile(runtime, request)
     limits = Limits(
         turns=request.max_turns or Limits.turns,
         seconds=request.deadline_seconds or runtime.settings.search_deadline_seconds,
     )
     agent = SearchAgent(
-        _policy(runtime, profile, space, request.top_k),
+        _policy(runtime, profile, space, request, evidence),
         space,
         limits=limits,
         recorder=Recorder(context.step),
         check=context.check,
     )
-    return agent.run(request.query), profile
+    return Answered("agent", agent.run(request.query), profile)
 
 
 def _profile(runtime: Runtime, request: SearchRequest) -> Literal["generic", "offline"]:
@@ -138,10 +183,16 @@ def _profile(runtime: Runtime, request: SearchRequest) -> Literal["generic", "of
     return request.profile
 
 
-def _policy(runtime: Runtime, profile: Literal["generic", "offline"], space: Space, top_k: int) -> Policy:
+def _policy(
+    runtime: Runtime,
+    profile: Literal["generic", "offline"],
+    space: Space,
+    request: SearchRequest,
+    evidence: Evidence | None,
+) -> Policy:
     if profile == "generic" and runtime.chat is not None:
         return ModelPolicy(runtime.chat, GenericProfile())
-    return OfflinePolicy(space.corpus.insight(space.collections, space.filter), top_k)
+    return OfflinePolicy(space.insight, request.top_k, surveyed=evidence)
 
 
 def _passage(rank: int, selection: Selection) -> JsonValue:

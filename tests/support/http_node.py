@@ -162,6 +162,9 @@ def result(*passages: dict[str, Any]) -> dict[str, Any]:
     return {
         "mode": "one_shot",
         "profile": None,
+        "mode": "agent",
+        "mode_reason": "",
+        "profile": "offline",
         "passages": list(passages),
         "answer": None,
         "stop_reason": "finished",

@@ -64,3 +64,8 @@ _TRAINED_BY_USE = ((0x00, 0x17F), (0x400, 0x4FF), (0x600, 0x6FF))
 def _all_letters(text: str, ranges: Sequence[tuple[int, int]]) -> bool:
     codes = (ord(letter) for letter in text if letter.isalpha())
     return all(any(first <= code <= last for first, last in ranges) for code in codes)
+
+
+def knows_language(embedder: str, query: str) -> bool:
+    """Whether the embedder was trained on text in the query's script; if not, its vectors say next to nothing."""
+    return default_dense_weight(embedder, query) > _FALLBACK

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
+from worker.corpus.fusion import knows_language
 from worker.corpus.lexical import chunks_holding, document_frequencies
 from worker.corpus.name_table import NamedRow, rows_named
 from worker.corpus.reading import CollectionRow, chunks_by_row, collection_row, vectors_of_rows
-from worker.corpus.records import Chunk, Hit
+from worker.corpus.records import Chunk, SearchHits
 from worker.corpus.retrieval import Scope
 from worker.corpus.search import Search, SearchMemory
 from worker.corpus.text_store import Connection, TextStore
@@ -41,7 +42,7 @@ class CorpusInsight:
         with self.store.read() as connection:
             return sum(row.chunks for row in self._rows(connection))
 
-    def candidates(self, question: str, per_leg: int) -> list[Hit]:
+    def candidates(self, question: str, per_leg: int) -> SearchHits:
         """The best chunks of either leg with their ranks, at most `per_leg` of each."""
         hits, _ = self.search.run(
             self.collections,
@@ -52,14 +53,17 @@ class CorpusInsight:
             exclude=frozenset(),
             filter=self.filter,
         )
-        return list(hits.hits)
+        return hits
 
     def similarities(self, question: str, rows: Sequence[int]) -> dict[int, float]:
-        """Cosine of the question with each row's vector; rows without a vector are left out."""
+        """Cosine of the question with each row's vector; rows without a vector are left out, and all rows where the
+        embedder does not know the question's language."""
         similar: dict[int, float] = {}
         with self.store.read() as connection:
             embedders = {row.embedder for row in self._rows(connection) if row.embedder}
         for embedder in embedders:
+            if not knows_language(embedder, question):
+                continue
             vector = self._vector(embedder, question)
             if vector is None:
                 continue

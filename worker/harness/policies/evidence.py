@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.corpus.names import leads_in
-from worker.corpus.records import Chunk
+from worker.corpus.records import Chunk, SearchHits
 from worker.harness.policies.insight import Insight, NamedRow
 from worker.harness.policies.links import Link, Phrase, mentions, outgoing, owners_of
 from worker.harness.policies.question import LONGEST_GRAM, Question
@@ -50,6 +50,8 @@ class Evidence:
 
     question: Question
     insight: Insight
+    found: SearchHits = field(default_factory=lambda: SearchHits(()))
+    names: list[Phrase] = field(default_factory=list[Phrase])
     rows: list[int] = field(default_factory=list[int])
     candidates: dict[int, Candidate] = field(default_factory=dict[int, Candidate])
     _out: dict[int, dict[int, Link]] = field(default_factory=dict[int, dict[int, Link]])
@@ -59,14 +61,14 @@ class Evidence:
 
     # --- the question alone ---------------------------------------------------------------------------------------
 
-    def collect(self) -> list[Phrase]:
-        """Takes in what is near the question, and what it names; the names, in their order in the question."""
-        found = self.insight.candidates(self.question.text, PER_LEG)
-        self._admit({near.chunk.row: near.chunk for near in found})
-        for near in found:
+    def collect(self) -> None:
+        """Takes in what is near the question, and what it names; `names` has the names in the question's order."""
+        self.found = self.insight.candidates(self.question.text, PER_LEG)
+        similar = self._admit({near.chunk.row: near.chunk for near in self.found.hits})
+        for near in self.found.hits:
             candidate = self.candidates[near.chunk.row]
             candidate.lexical_rank = near.lexical_rank or LAST_RANK
-            candidate.dense_rank = near.dense_rank or LAST_RANK
+            candidate.dense_rank = (near.dense_rank if similar else None) or LAST_RANK
         lengths = [len(candidate.reading.terms) for candidate in self.candidates.values()]
         self.question.mean_terms = sum(lengths) / len(lengths) if any(lengths) else 1.0
         names = self._names_in([self.question.terms])
@@ -79,7 +81,7 @@ class Evidence:
                 if candidate := self.candidates.get(owner.row):
                     candidate.named = max(candidate.named, owner.quality * strength)
                     candidate.alone = max(candidate.alone, owner.quality / len(owners[phrase]))
-        return list(dict.fromkeys(phrases))
+        self.names = list(dict.fromkeys(phrases))
 
     def direct(self) -> Numbers:
         """One line of DIRECT numbers for each candidate."""
@@ -254,9 +256,11 @@ class Evidence:
         if new:
             self._admit(self.insight.chunks(new))
 
-    def _admit(self, chunks: Mapping[int, Chunk]) -> None:
+    def _admit(self, chunks: Mapping[int, Chunk]) -> Mapping[int, float]:
+        """Takes in chunks; how near each is to the question, as far as vectors can tell."""
         similar = self.insight.similarities(self.question.text, list(chunks))
         for row, chunk in chunks.items():
             self.candidates[row] = Candidate(chunk, read(chunk), similar.get(row, 0.0))
             self.rows.append(row)
         self.question.learn(term for row in chunks for term in self.candidates[row].reading.name)
+        return similar

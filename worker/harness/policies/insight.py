@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from worker.corpus.name_table import NamedRow
-from worker.corpus.records import Chunk, Hit
+from worker.corpus.records import Chunk, SearchHits
 
 __all__ = ["Insight", "NamedRow"]
 
@@ -19,7 +19,7 @@ class Insight(Protocol):
         """Number of chunks."""
         ...
 
-    def candidates(self, question: str, per_leg: int) -> list[Hit]:
+    def candidates(self, question: str, per_leg: int) -> SearchHits:
         """The best chunks of either leg with their ranks, at most `per_leg` of each."""
         ...
 

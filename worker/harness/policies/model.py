@@ -6,7 +6,8 @@ from typing import Protocol
 from worker.harness.actions import Action
 from worker.harness.budget import Rules
 from worker.harness.context import ContextView
-from worker.inference.chat import Abort, ChatModel
+from worker.inference.abort import Abort
+from worker.inference.chat import ChatModel
 from worker.inference.messages import ChatRequest, Completion
 
 

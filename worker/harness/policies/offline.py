@@ -13,8 +13,8 @@ from worker.harness.budget import Rules
 from worker.harness.context import ContextView
 from worker.harness.policies.evidence import Candidate, Evidence
 from worker.harness.policies.insight import Insight
-from worker.harness.policies.question import Question
 from worker.harness.policies.ranking import Ranked, rank
+from worker.harness.policies.survey import survey
 from worker.harness.policies.telling import called, reason, surface, telling_words, told_link
 from worker.inference.messages import ToolCall
 from worker.tokens import count_tokens
@@ -35,11 +35,15 @@ TELLING_WEIGHT = 6.0
 
 
 class OfflinePolicy:
-    """Decides one run; `keep` is how many passages the caller wants back."""
+    """Decides one run; `keep` is how many passages the caller wants back. `surveyed` is what is known already of the
+    question of this run."""
 
-    def __init__(self, insight: Insight, keep: int = 10, rules: Rules | None = None) -> None:
+    def __init__(
+        self, insight: Insight, keep: int = 10, rules: Rules | None = None, surveyed: Evidence | None = None
+    ) -> None:
         self.rules = rules or Rules()
         self._insight = insight
+        self._surveyed = surveyed
         self._keep = max(keep, RANK_AT_LEAST)
         self._evidence: Evidence | None = None
         self._ranking: list[Ranked] = []
@@ -72,9 +76,9 @@ class OfflinePolicy:
     # --- turns ----------------------------------------------------------------------------------------------------
 
     def _open(self, view: ContextView) -> Action:
-        self._evidence = Evidence(Question(view.question, self._insight), self._insight)
+        self._evidence = self._surveyed or survey(view.question, self._insight)
         question = self._evidence.question
-        phrases = [phrase for phrase in self._evidence.collect() if question.weight_of(phrase) >= TELLING_WEIGHT]
+        phrases = [phrase for phrase in self._evidence.names if question.weight_of(phrase) >= TELLING_WEIGHT]
         names = [surface(view.question, phrase) for phrase in phrases]
         asked = [view.question, *(name for name in names[:NAMES_ASKED] if name != view.question)]
         calls = [self._call("search_corpus", query=query) for query in dict.fromkeys(asked)]

@@ -1,0 +1,60 @@
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from support.corpora import CollectionBook, open_corpora
+
+from worker.corpus.corpus import Corpus
+from worker.corpus.records import NewDocument
+from worker.corpus.vectors import EmbeddedChroma
+from worker.harness.policies.survey import one_shot, route, survey
+from worker.store.collections import Collection
+
+TEXTS = {
+    "Northern Light": "Northern Light is a 1931 drama directed by Carla Boes and starring Lien Dyer.",
+    "Carla Boes": "Carla Boes (26 August 1887 – 6 July 1958) directed 158 features over forty years.",
+    "Lighthouse": "A lighthouse shows a light to ships; the northern ones are painted red and white.",
+    "Steamer": "The steamer left the harbour at night and reached the islands in the morning.",
+    **{f"Ship {n}": f"Ship {n} is a 19{n:02} steamer that was built in the north." for n in range(30)},
+}
+
+
+@pytest.fixture
+def collection() -> Collection:
+    return CollectionBook().make(embedder="minilm")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, collection: Collection) -> Generator[Corpus]:
+    book = CollectionBook()
+    book.make(embedder="minilm")
+    corpora = open_corpora(tmp_path, EmbeddedChroma(tmp_path / "chroma"), book)
+    corpus = corpora.open("w1")
+    corpus.ingest(collection, [NewDocument(key=key, text=text, title=key) for key, text in TEXTS.items()])
+    yield corpus
+    corpora.close()
+
+
+def test_one_shot_puts_what_the_question_names_first(corpus: Corpus, collection: Collection) -> None:
+    evidence = survey("Who directed Northern Light?", corpus.insight([collection]))
+    best = one_shot(evidence, 3)
+    assert evidence.candidates[best[0].row].chunk.key == "Northern Light"
+    assert len(best) == 3
+    assert all(0 < one.trust < 1 for one in best)
+
+
+def test_auto_stays_with_one_shot_when_nothing_needed_is_missing(corpus: Corpus, collection: Collection) -> None:
+    evidence = survey("Who directed Northern Light?", corpus.insight([collection]))
+    assert route(evidence, one_shot(evidence, 10)).mode == "one_shot"
+
+
+def test_auto_sends_the_agent_when_a_link_leads_to_what_is_missing(corpus: Corpus, collection: Collection) -> None:
+    evidence = survey("When did the director of Northern Light die?", corpus.insight([collection]))
+    chosen = route(evidence, one_shot(evidence, 1))
+    assert chosen.mode == "agent"
+    assert chosen.why == ("The one query lacks a passage that is needed: “Northern Light” mentions “Carla Boes”.")
+
+
+def test_auto_sends_the_agent_when_nothing_is_sure(corpus: Corpus, collection: Collection) -> None:
+    evidence = survey("What is the airspeed of an unladen swallow?", corpus.insight([collection]))
+    assert route(evidence, one_shot(evidence, 10)).mode == "agent"

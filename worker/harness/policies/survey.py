@@ -1,0 +1,50 @@
+"""One look at a question: the passages of one hybrid query in their best order, and whether more looking would pay.
+
+Used for the mode `one_shot`, and by `auto` to decide between one shot and the agent. Knows no tools and no budget.
+"""
+
+from dataclasses import dataclass
+
+from worker.harness.policies.evidence import Evidence
+from worker.harness.policies.insight import Insight
+from worker.harness.policies.question import Question
+from worker.harness.policies.ranking import Ranked, fitted_rounds, rank
+from worker.harness.policies.telling import reason, told_link
+
+NEEDED = 0.5
+"""Trust from which a passage counts as needed for the answer."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """Which mode `auto` takes, and why, in a sentence."""
+
+    mode: str
+    why: str
+
+
+def survey(question: str, insight: Insight) -> Evidence:
+    """What lies near the question and what it names; no link is followed yet."""
+    evidence = Evidence(Question(question, insight), insight)
+    evidence.collect()
+    return evidence
+
+
+def one_shot(evidence: Evidence, most: int) -> list[Ranked]:
+    """The best passages by what they are themselves: words, vectors, names. No link counts."""
+    return rank(evidence, fitted_rounds()[:1])[:most]
+
+
+def route(evidence: Evidence, shot: list[Ranked]) -> Route:
+    """One shot is enough when it holds everything that the question's names and links lead to."""
+    held = {one.row for one in shot}
+    ranked = rank(evidence)
+    needed = [one.row for one in ranked if one.trust >= NEEDED]
+    missing = [row for row in needed if row not in held]
+    if not needed:
+        return Route("agent", "No passage of the one query is sure to be needed.")
+    if not missing:
+        return Route("one_shot", "The one query holds all that the question's names and links lead to.")
+    way = evidence.way_to(missing[0], [row for row in needed if row != missing[0]])
+    why = told_link(evidence, missing[0], *way) if way else reason(evidence, missing[0], [])
+    return Route("agent", f"The one query lacks a passage that is needed: {why}")
