@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepares a Debian or Ubuntu machine. `setup.sh runtime|dev VENV` makes the virtual environment from the lock file;
-# `setup.sh services` finds redis-server and the PostgreSQL server that the tests start, and installs what is missing.
+# `setup.sh services` finds redis-server, the PostgreSQL server and the tools that the tests start, and installs what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,23 +13,24 @@ apt_install() {
         exit 1
     fi
     if [ "$(id -u)" != 0 ]; then
-        if ! sudo -n true 2>/dev/null && [ ! -t 0 ]; then
-            say "missing: $*. Neither root nor password-less sudo here. Run: sudo apt-get install $*"
+        if ! command -v sudo >/dev/null || { ! sudo -n true 2>/dev/null && [ ! -t 0 ]; }; then
+            say "missing: $*. Neither root nor password-less sudo here. Run as root: apt-get install $*"
             exit 1
         fi
         as_root=(sudo)
     fi
     say "installing $* with apt"
-    # Debian starts services on install; the tests start their own, so starting is refused for this one run.
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
 find_python() {
     local name
-    for name in "${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do
-        [ -n "$name" ] && command -v "$name" >/dev/null || continue
-        "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$name"; return; }
+    for name in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11; do
+        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$name"
+            return
+        fi
     done
     return 1
 }
@@ -40,10 +41,13 @@ make_venv() {
         say "Python 3.11 or newer is needed; set PYTHON=/path/to/python and run the command again."
         exit 1
     }
-    if [ ! -x "$venv/bin/python" ]; then
-        "$python" -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
+    # One that was cut short, or whose Python was upgraded away, has no working pip: it is made again from nothing.
+    if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+        # Debian keeps what makes environments apart from each Python: python3.11-venv and so on.
+        "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+            apt_install "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
         say "making $venv with $("$python" --version)"
-        "$python" -m venv "$venv"
+        "$python" -m venv --clear "$venv"
     fi
     say "installing the pinned packages of $lock (the first time takes a minute or two)"
     "$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r "$lock"
@@ -60,7 +64,11 @@ services() {
     command -v redis-server >/dev/null || wanted+=(redis-server)
     postgres_server || wanted+=(postgresql)
     command -v git >/dev/null || wanted+=(git)
-    if [ "${#wanted[@]}" -gt 0 ]; then apt_install "${wanted[@]}"; fi
+    command -v curl >/dev/null || wanted+=(curl)
+    if [ "${#wanted[@]}" -gt 0 ]; then
+        apt_install "${wanted[@]}"
+        say "the tests start servers of their own; where systemd runs, apt has started redis-server and postgresql as well"
+    fi
 }
 
 case "${1:-}" in
