@@ -100,7 +100,8 @@ def _report(collection: str, selection: Selection, outcomes: Sequence[Added]) ->
         console.print(f"left out: {len(selection.skipped)} files ({_reasons(selection)})", style="dim")
     failures = [outcome for outcome in outcomes if outcome.status == "failed"]
     for failure in failures[:SHOWN_FAILURES]:
-        console.print(f"  {failure.file.path}: {failure.message} ({failure.reason})", style="red", markup=False)
+        line = display.plain(f"  {failure.file.path}: {failure.message} ({failure.reason})")
+        console.print(line, style="red", markup=False)
     if len(failures) > SHOWN_FAILURES:
         console.print(f"  … and {len(failures) - SHOWN_FAILURES} more; --json lists all")
 

@@ -3,6 +3,7 @@
 Knows the demo's records and rich; readable in 100 columns, with and without colour.
 """
 
+import shlex
 from collections.abc import Sequence
 
 from rich.console import Console, Group
@@ -22,8 +23,8 @@ GOLD, OTHER = "✓", "·"
 
 def opening(console: Console, loaded: int, settings: WorkerSettings) -> None:
     """What was loaded and who decides for the agent."""
-    policy = f"the model {settings.chat_model}" if settings.chat_url else "the offline policy, without a model"
-    console.print(f"{loaded:,} paragraphs of 2WikiMultiHopQA are loaded. The agent is driven by {policy}.")
+    policy = f"the model {settings.chat_model}" if settings.chat_url else "the offline policy (no model)"
+    console.print(f"{loaded:,} paragraphs of 2WikiMultiHopQA are loaded; {policy} drives the agent.")
     console.print(f"{GOLD} marks a gold paragraph: one of those that together answer the question.\n", style="dim")
 
 
@@ -62,7 +63,8 @@ def closing(console: Console, comparisons: Sequence[Comparison], settings: Worke
         console.print(display.table(("mode", "gold found#", "questions with all gold#"), rows))
         console.print()
     console.print(Text("Keep this node running and open its API docs:", "bold"))
-    console.print(f"  HOPNODE_DATA_DIR={settings.root} hopnode serve", markup=False)
+    command = f"  HOPNODE_DATA_DIR={shlex.quote(str(settings.root))} hopnode serve"
+    console.print(command, markup=False, soft_wrap=True)  # a command that is cut in two cannot be copied
     console.print(f"  {url}/docs", markup=False)
     console.print(Text("With your own text:", "bold"))
     console.print('  hopnode add README.md docs/ && hopnode search "…"', markup=False)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 PIPE_WIDTH = 100
 EXCERPT_CHARACTERS = 320
+_CONTROLS = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
 
 
 def output() -> Console:
@@ -41,14 +42,19 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     for name in columns:
         grid.add_column(name.rstrip("#"), justify="right" if name.endswith("#") else "left", overflow="fold")
     for row in rows:
-        grid.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        grid.add_row(*(Text("" if cell is None else plain(str(cell))) for cell in row))
     return grid
+
+
+def plain(text: str) -> str:
+    """Text from outside without control characters, which could move the cursor or repaint the terminal."""
+    return text.translate(_CONTROLS)
 
 
 def citation(passage: dict[str, Any]) -> str:
     """`title [start:end]`, with the page where there is one; offsets count characters of the document's text."""
     page = f" p. {passage['page']}" if passage.get("page") is not None else ""
-    return f"{passage['title'] or passage['document_id']} [{passage['start']}:{passage['end']}]{page}"
+    return f"{plain(passage['title'] or passage['document_id'])} [{passage['start']}:{passage['end']}]{page}"
 
 
 def passage(console: Console, found: dict[str, Any]) -> None:
@@ -59,16 +65,16 @@ def passage(console: Console, found: dict[str, Any]) -> None:
     console.print(head)
     origin = found.get("url") or found.get("key")
     if origin:
-        console.print(Padding(Text(origin, "dim"), (0, 0, 0, 4)))
+        console.print(Padding(Text(plain(origin), "dim"), (0, 0, 0, 4)))
     console.print(Padding(Text(excerpt(found["text"])), (0, 0, 0, 4)))
     if why := found.get("justification"):
-        console.print(Padding(Text(f"why: {why}", "italic"), (0, 0, 0, 4)))
+        console.print(Padding(Text(plain(f"why: {why}"), "italic"), (0, 0, 0, 4)))
     console.print()
 
 
 def excerpt(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
     """The beginning of `text` on one line, cut at a word."""
-    line = " ".join(text.split())
+    line = plain(" ".join(text.split()))
     return line if len(line) <= limit else line[:limit].rsplit(" ", 1)[0] + " …"
 
 

@@ -88,7 +88,7 @@ def _watch(client: "NodeClient", search_id: str, show_steps: bool) -> tuple[Step
             step = Step(event.kind, event.data)
             watched.append(step)
             if show_steps and (line := describe(step)):
-                console.print(Text(f"  {line}", "dim"), no_wrap=True, overflow="ellipsis")
+                console.print(Text(display.plain(f"  {line}"), "dim"), no_wrap=True, overflow="ellipsis")
     return tuple(watched)
 
 

@@ -94,7 +94,9 @@ def _banner(console: Console, url: str, key_file: str, mode: str) -> None:
     where = (
         "one process, no other service" if mode == "embedded" else "server mode: start `hopnode worker --role …` too"
     )
-    console.print(Text.assemble(("Hopnode answers at ", ""), (url, "bold cyan"), (f"  ({where})", "dim")))
+    console.print(
+        Text.assemble(("Hopnode answers at ", ""), (url, "bold cyan"), (f"  ({where})", "dim")), soft_wrap=True
+    )
     for name, value in (
         ("API docs", f"{url}/docs"),
         ("key", f"{key_file} (other commands on this machine find it by themselves)"),
@@ -102,7 +104,7 @@ def _banner(console: Console, url: str, key_file: str, mode: str) -> None:
         ("search", 'hopnode search "…"'),
         ("stop", "Ctrl-C"),
     ):
-        console.print(Text.assemble((f"  {name:<9}", "bold"), value))
+        console.print(Text.assemble((f"  {name:<9}", "bold"), value), soft_wrap=True)
 
 
 @contextmanager

@@ -95,7 +95,9 @@ def _report(sync: dict[str, Any]) -> None:
     if sync.get("note"):
         console.print(f"note: {sync['note']}", markup=False)
     if sync.get("error"):
-        console.print(f"error: {sync['error'].get('message') or sync['error']}", style="red", markup=False)
+        console.print(
+            display.plain(f"error: {sync['error'].get('message') or sync['error']}"), style="red", markup=False
+        )
 
 
 def _exit_code(sync: dict[str, Any]) -> ExitCode:

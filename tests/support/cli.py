@@ -30,15 +30,17 @@ class Cli:
         self.cwd = cwd
         self.environment = environment(data_dir, **settings)
 
-    def run(self, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Runs a command to its end."""
+    def run(
+        self, *arguments: str | Path, seconds: float = COMMAND_SECONDS, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a command to its end, for `seconds` at most."""
         return subprocess.run(
             [sys.executable, "-m", "node_service", *map(str, arguments)],
             cwd=self.cwd,
             env=self.environment | environment,
             capture_output=True,
             text=True,
-            timeout=COMMAND_SECONDS,
+            timeout=seconds,
             stdin=subprocess.DEVNULL,
         )
 
