@@ -4,13 +4,13 @@ Written once here, read by the client and by the scripted server, so that both s
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import cast
 
-from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from worker.inference.messages import ChatRequest, Completion, Message, ToolCall, ToolSpec
+from worker.inference.remote_error import error_of
 
 REASONING_FIELDS = ("reasoning", "reasoning_content")
 """Where endpoints put a model's reasoning; newer ones use the first, older ones the second."""
@@ -50,16 +50,6 @@ class _Tokens(BaseModel):
 class _Reply(BaseModel):
     choices: list[_Choice] = Field(min_length=1)
     usage: _Tokens | None = None
-
-
-@dataclass(frozen=True)
-class RemoteError:
-    """The error object of an endpoint; empty strings where it says nothing."""
-
-    message: str = ""
-    type: str = ""
-    code: str = ""
-    param: str = ""
 
 
 def request_body(
@@ -161,28 +151,6 @@ def _call(call: _Call, at: int) -> ToolCall:
     arguments = call.function.arguments
     raw = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return ToolCall(call.id or f"call_{at}", call.function.name or "", raw)
-
-
-_JSON_OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
-
-
-def error_of(content: bytes) -> RemoteError:
-    """The error in an answer's body, in any of the shapes seen: an object under `error`, a string there, or flat."""
-    try:
-        body = _JSON_OBJECT.validate_json(content)
-    except ValidationError:
-        return RemoteError(content[:300].decode("utf-8", "replace"))
-    error = body.get("error", body)
-    if isinstance(error, str):
-        return RemoteError(error)
-    if not isinstance(error, dict):
-        return RemoteError()
-    return RemoteError(*(_word(error, name) for name in ("message", "type", "code", "param")))
-
-
-def _word(error: Mapping[str, JsonValue], name: str) -> str:
-    value = error.get(name)
-    return "" if value is None else str(value)
 
 
 def completion_body(completion: Completion, model: str) -> dict[str, JsonValue]:

@@ -16,7 +16,7 @@ from typing import Self, TypeAlias, cast
 from pydantic import JsonValue
 
 from worker.errors import HopnodeError, ModelUnavailable
-from worker.inference.chat import Abort
+from worker.inference.abort import Abort
 from worker.inference.chat_wire import completion_body
 from worker.inference.messages import ChatRequest, Completion, Message, ToolCall
 

@@ -10,14 +10,11 @@ import httpx
 import pytest
 
 from worker.errors import ModelRefused, ModelUnavailable
-from worker.inference.chat import (
-    STATUS_TABLE,
-    TRANSPORT_TABLE,
-    Abort,
-    HttpChat,
-    RetryPolicy,
-)
+from worker.inference.abort import Abort
+from worker.inference.chat import HttpChat
 from worker.inference.chat_wire import completion_body, read_completion, request_body
+from worker.inference.endpoint import RetryPolicy
+from worker.inference.failures import STATUS_TABLE, TRANSPORT_TABLE
 from worker.inference.messages import ChatRequest, Completion, Message, ToolCall, ToolSpec
 from worker.inference.scripted import (
     Fault,
