@@ -58,3 +58,25 @@ class ChatRequest:
     max_tokens: int = 4096
     seed: int | None = None
     extra: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+
+
+@dataclass(frozen=True)
+class PromptRequest:
+    """One call of a model that continues token ids."""
+
+    prompt: tuple[int, ...]
+    temperature: float = 1.0
+    top_p: float = 0.9
+    max_tokens: int = 4096
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The ids that a model continued a prompt with, its stop token included where the server tells it."""
+
+    tokens: tuple[int, ...]
+    finish_reason: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""Chat models that play a script: one in this process, one behind a real loopback HTTP server. For tests and demos.
+"""Models that play a script: in this process, or behind a real loopback HTTP server. For tests and demos.
 
 They know nothing of what is asked; a script sees each request and decides.
 """
@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Self, TypeAlias, cast
+from typing import Generic, Self, TypeAlias, TypeVar, cast
 
 from pydantic import JsonValue
 
 from worker.errors import HopnodeError, ModelUnavailable
 from worker.inference.abort import Abort
 from worker.inference.chat_wire import completion_body
-from worker.inference.messages import ChatRequest, Completion, Message, ToolCall
+from worker.inference.completions import sampled_body
+from worker.inference.messages import ChatRequest, Completion, Message, PromptRequest, Sampled, ToolCall
 
 
 def say(text: str, *, reasoning: str | None = None, finish_reason: str = "stop") -> Completion:
@@ -42,21 +43,26 @@ def final(*ids: str, justification: str = "It answers the question.") -> Complet
     )
 
 
-ScriptLine: TypeAlias = Completion | HopnodeError | Callable[[ChatRequest], Completion]
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
 
 
-class ScriptedChat:
+class Scripted(Generic[Request, Answer]):
     """Plays lines in order, one a request, or asks one function for every request; keeps the requests.
 
-    A line is a completion, an error to raise, or a function of the request. After the last line: ModelUnavailable.
+    A line is an answer, an error to raise, or a function of the request. After the last line: ModelUnavailable.
     """
 
-    def __init__(self, script: Iterable[ScriptLine] | Callable[[ChatRequest], Completion]) -> None:
-        self._lines: Iterator[ScriptLine] = iter(_forever(script)) if callable(script) else iter(list(script))
+    def __init__(
+        self,
+        script: Iterable[Answer | HopnodeError | Callable[[Request], Answer]] | Callable[[Request], Answer],
+    ) -> None:
+        self._lines: Iterator[Answer | HopnodeError | Callable[[Request], Answer]]
+        self._lines = iter(_forever(script)) if callable(script) else iter(list(script))
         self._lock = threading.Lock()
-        self.requests: list[ChatRequest] = []
+        self.requests: list[Request] = []
 
-    def complete(self, request: ChatRequest, abort: Abort | None = None) -> Completion:
+    def complete(self, request: Request, abort: Abort | None = None) -> Answer:
         """The next line of the script."""
         if abort is not None and abort.is_set:
             raise ModelUnavailable("The call was broken off.", reason="aborted")
@@ -67,12 +73,24 @@ class ScriptedChat:
             raise ModelUnavailable("The script of the scripted chat model has ended.", reason="script-ended")
         if isinstance(line, HopnodeError):
             raise line
-        return line if isinstance(line, Completion) else line(request)
+        return cast(Callable[[Request], Answer], line)(request) if callable(line) else line
 
 
-def _forever(line: Callable[[ChatRequest], Completion]) -> Iterator[ScriptLine]:
+def _forever(line: Callable[[Request], Answer]) -> Iterator[Callable[[Request], Answer]]:
     while True:
         yield line
+
+
+class ScriptedChat(Scripted[ChatRequest, Completion]):
+    """A chat model that plays a script."""
+
+
+class ScriptedSampler(Scripted[PromptRequest, Sampled]):
+    """A model that continues token ids, and plays a script."""
+
+
+ScriptLine: TypeAlias = Completion | HopnodeError | Callable[[ChatRequest], Completion]
+SampledLine: TypeAlias = Sampled | HopnodeError | Callable[[PromptRequest], Sampled]
 
 
 @dataclass(frozen=True)
@@ -97,14 +115,15 @@ class ServerRequest:
     body: Mapping[str, JsonValue]
 
 
-Reply: TypeAlias = Completion | Fault
+Reply: TypeAlias = Completion | Sampled | Fault
 
 
 class ScriptedChatServer:
-    """A real HTTP server on a free loopback port that speaks the OpenAI chat form; a context manager.
+    """A real HTTP server on a free loopback port that speaks the OpenAI forms; a context manager.
 
-    `reply` is called for every request, on a thread of its own. `requests` keeps what came, `hung_up` counts clients that
-    left before their answer.
+    A `Completion` is answered in the form of `/chat/completions`, a `Sampled` in that of `/completions`. `reply` is called
+    for every request, on a thread of its own. `requests` keeps what came, `hung_up` counts clients that left before their
+    answer.
     """
 
     def __init__(self, reply: Callable[[ServerRequest], Reply]) -> None:
@@ -166,9 +185,10 @@ class _Handler(BaseHTTPRequestHandler):
         request = owner.note_request(self.path, headers, cast(Mapping[str, JsonValue], json.loads(raw)))
         reply = owner.reply(request)
         self.close_connection = True
-        if isinstance(reply, Completion):
-            body = json.dumps(completion_body(reply, str(request.body.get("model")))).encode()
-            self._send(200, {"content-type": "application/json"}, body)
+        if not isinstance(reply, Fault):
+            model = str(request.body.get("model"))
+            body = completion_body(reply, model) if isinstance(reply, Completion) else sampled_body(reply, model)
+            self._send(200, {"content-type": "application/json"}, json.dumps(body).encode())
             return
         if reply.wait_seconds and self._client_leaves(reply.wait_seconds, owner.stopping):
             owner.note_hang_up()
