@@ -63,11 +63,13 @@ def closing(console: Console, comparisons: Sequence[Comparison], settings: Worke
         console.print(display.table(("mode", "gold found#", "questions with all gold#"), rows))
         console.print()
     console.print(Text("Keep this node running and open its API docs:", "bold"))
-    command = f"  HOPNODE_DATA_DIR={shlex.quote(str(settings.root))} hopnode serve"
+    program = display.program()
+    command = f"  HOPNODE_DATA_DIR={shlex.quote(str(settings.root))} {program} serve"
     console.print(command, markup=False, soft_wrap=True)  # a command that is cut in two cannot be copied
     console.print(f"  {url}/docs", markup=False)
     console.print(Text("With your own text:", "bold"))
-    console.print('  hopnode add README.md docs/ && hopnode search "…"', markup=False)
+    console.print(f"  {program} add README.md docs/", markup=False, soft_wrap=True)
+    console.print(f'  {program} search "…"', markup=False, soft_wrap=True)
 
 
 def _answer(answer: Answer, one: Comparison, library: Library) -> Group:

@@ -1,9 +1,11 @@
 """How results look on a terminal and in a pipe: consoles, JSON, tables and cited passages. Asks nobody for anything."""
 
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -29,6 +31,15 @@ def notices() -> Console:
 def _console(*, stderr: bool) -> Console:
     width = shutil.get_terminal_size((PIPE_WIDTH, 40)).columns
     return Console(stderr=stderr, width=width, highlight=False, emoji=False)
+
+
+def program() -> str:
+    """How this command line is called from here, for printed commands that can be copied: by its name where that finds it."""
+    if shutil.which("hopnode"):
+        return "hopnode"
+    script = Path(sys.executable).parent / "hopnode"
+    here = Path.cwd()
+    return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
 def print_json(value: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Literal, get_args
 
 from node_service.commands.exits import CommandError, ExitCode
 
@@ -45,12 +46,17 @@ class FoundFile:
         return _MEDIA_TYPES.get(self.path.suffix.lower(), "application/octet-stream")
 
 
+Reason = Literal["hidden", "junk", "excluded", "outside", "special", "name", "empty", "binary", "unreadable"]
+REASONS: tuple[str, ...] = get_args(Reason)
+"""Why a file of a folder is left out; `docs/cli.md` explains each."""
+
+
 @dataclass(frozen=True)
 class SkippedFile:
-    """A file that was left out on purpose; `docs/cli.md` lists the reasons."""
+    """A file that was left out on purpose."""
 
     path: Path
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ def _walk(root: Path, skipped: list[SkippedFile]) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(files))
 
 
-def _reason_to_skip(root: Path, path: Path, exclude: Sequence[str]) -> str | None:
+def _reason_to_skip(root: Path, path: Path, exclude: Sequence[str]) -> Reason | None:
     relative = path.relative_to(root).as_posix()
     if path.name.startswith("."):
         return "hidden"
@@ -118,7 +124,7 @@ def _reason_to_skip(root: Path, path: Path, exclude: Sequence[str]) -> str | Non
     return _reason_in_content(path)
 
 
-def _reason_in_content(path: Path) -> str | None:
+def _reason_in_content(path: Path) -> Reason | None:
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)

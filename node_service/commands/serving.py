@@ -100,8 +100,8 @@ def _banner(console: Console, url: str, key_file: str, mode: str) -> None:
     for name, value in (
         ("API docs", f"{url}/docs"),
         ("key", f"{key_file} (other commands on this machine find it by themselves)"),
-        ("add", "hopnode add README.md docs/"),
-        ("search", 'hopnode search "…"'),
+        ("add", f"{display.program()} add README.md docs/"),
+        ("search", f'{display.program()} search "…"'),
         ("stop", "Ctrl-C"),
     ):
         console.print(Text.assemble((f"  {name:<9}", "bold"), value), soft_wrap=True)
