@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn, cast
 
 import typer
 
-from node_service.commands import adding, collections, demo, doctor, keys, searching, serving, syncing
+from node_service.commands import adding, collections, demo, doctor, evaluating, keys, searching, serving, syncing
 from node_service.commands.exits import ExitCode, report
 from node_service.commands.invocation import Invocation
 
@@ -31,6 +31,7 @@ app.command(rich_help_panel=_CONTENT)(adding.add)
 app.command(rich_help_panel=_CONTENT)(syncing.sync)
 app.command(rich_help_panel=_SEARCH)(searching.search)
 app.command(rich_help_panel=_SEARCH)(demo.demo)
+app.command("eval", rich_help_panel=_SEARCH)(evaluating.evaluate)
 app.add_typer(keys.app, name="keys", rich_help_panel=_SEARCH)
 
 

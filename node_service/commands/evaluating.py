@@ -1,0 +1,193 @@
+"""The command `eval`: measures on a question set how well searches find what is right, and compares two ways to search."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from node_service.commands import display
+from node_service.commands.exits import CommandError, ExitCode
+from node_service.commands.invocation import Invocation, load
+
+if TYPE_CHECKING:
+    from worker.evaluation.dataset import Dataset
+    from worker.evaluation.report import Report
+    from worker.evaluation.running import Outcome, Setup
+    from worker.evaluation.trial import Asking
+    from worker.settings import WorkerSettings
+
+FORMATS = "docs/evaluation.md shows every form of question set, with an example."
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is written beside the table, and what it is compared with."""
+
+    report: Path | None
+    trec: Path | None
+    compare: Path | None
+
+
+def evaluate(
+    ctx: typer.Context,
+    dataset: Annotated[Path, typer.Argument(help="A folder or file with questions and what is right for each.")],
+    mode: Annotated[
+        Literal["auto", "one_shot", "agent"], typer.Option(help="One hybrid query, the agent, or the node's choice.")
+    ] = "auto",
+    profile: Annotated[
+        Literal["offline", "generic"], typer.Option(help="Who drives the agent: no model, or the chat endpoint.")
+    ] = "offline",
+    top_k: Annotated[int, typer.Option(min=1, max=100, help="Passages that each search returns.")] = 20,
+    no_titles: Annotated[
+        bool, typer.Option("--no-titles", help="Ingest without titles, as if nobody had given any.")
+    ] = False,
+    language: Annotated[str | None, typer.Option("--lang", help="Only lines whose field `lang` says so.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Which qrels of a BEIR folder; `test` where there are more.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Ask at most so many questions, drawn with the seed.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of all that is drawn: questions, order, intervals.")] = 0,
+    embedder: Annotated[
+        str | None, typer.Option(help="`minilm`, `use` or `http`; otherwise the node's choice.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Work in this data folder and keep it; otherwise in a temporary one.")
+    ] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="Ask this collection of --data-dir as it is; gold names its document keys.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")] = None,
+    trec: Annotated[Path | None, typer.Option(help="Write run and qrels files into this folder.")] = None,
+    compare: Annotated[
+        Path | None, typer.Option(help="Compare, question by question, with a report written by --json.")
+    ] = None,
+) -> None:
+    """Measure how well searches find what is right: recall, MRR and nDCG with intervals, time and cost. Needs no node."""
+    from worker.evaluation.running import Setup
+    from worker.evaluation.trial import Asking
+
+    invocation: Invocation = ctx.obj
+    invocation.quiet_logs()
+    _check(dataset, collection, data_dir, no_titles, embedder)
+    earlier = _earlier(compare)
+    questions = _load(dataset, language, split).limited(limit, seed)
+    setup = Setup(not no_titles, seed, embedder, collection)
+    outcome = _run(invocation, questions, setup, Asking(mode, profile, top_k), data_dir)
+    _finish(outcome, Files(report, trec, compare), earlier)
+    raise typer.Exit(_exit_code(outcome.report))
+
+
+def _check(dataset: Path, collection: str | None, data_dir: Path | None, no_titles: bool, embedder: str | None) -> None:
+    is_csv = ".csv" in (suffix.lower() for suffix in dataset.suffixes[-2:])
+    if collection and not data_dir:
+        raise CommandError("--collection needs --data-dir: the folder that holds it.", "Name both.", ExitCode.USAGE)
+    if is_csv and not collection:
+        raise CommandError(
+            "A CSV file holds questions only, and no documents to search.",
+            "Name the collection to ask with --data-dir and --collection.",
+            ExitCode.USAGE,
+        )
+    if collection and (no_titles or embedder):
+        raise CommandError(
+            "An existing collection is asked as it is: --no-titles and --embedder would have to fill it anew.",
+            "Leave them away.",
+            ExitCode.USAGE,
+        )
+
+
+def _load(path: Path, language: str | None, split: str | None) -> "Dataset":
+    from worker.errors import InvalidRequest
+    from worker.evaluation.loading import load as load_dataset
+
+    try:
+        return load_dataset(path, language=language, split=split)
+    except InvalidRequest as error:
+        raise CommandError(str(error), FORMATS, ExitCode.USAGE) from error
+
+
+def _earlier(path: Path | None) -> "Report | None":
+    from worker.errors import InvalidRequest
+    from worker.evaluation.report import Report
+
+    if path is None:
+        return None
+    try:
+        return Report.read(path)
+    except InvalidRequest as error:
+        raise CommandError(str(error), "Write one with `hopnode eval … --json FILE`.", ExitCode.USAGE) from error
+
+
+def _run(
+    invocation: Invocation, dataset: "Dataset", setup: "Setup", asking: "Asking", data_dir: Path | None
+) -> "Outcome":
+    from worker.evaluation.running import measure, prepare
+    from worker.runtime import open_runtime
+
+    with _folder(data_dir, needed=setup.collection is not None) as folder:
+        runtime = open_runtime(_settings(invocation, folder), embedded=True)
+        try:
+            prepared = prepare(runtime, dataset, setup, bar)
+            return measure(prepared, asking, bar)
+        finally:
+            runtime.close()
+
+
+@contextmanager
+def _folder(data_dir: Path | None, *, needed: bool) -> Generator[Path]:
+    if data_dir is None:
+        with TemporaryDirectory(prefix="hopnode-eval-") as folder:
+            yield Path(folder)
+        return
+    if needed and not data_dir.is_dir():
+        raise CommandError(f"There is no data folder {data_dir}.", "Correct --data-dir.", ExitCode.USAGE)
+    yield data_dir
+
+
+def _settings(invocation: Invocation, folder: Path) -> "WorkerSettings":
+    """Those in force, with a folder of its own and no outside service but the models."""
+    from worker.settings import WorkerSettings
+
+    invocation.quiet_logs()
+    return load(WorkerSettings, data_dir=folder, database_url=None, redis_url=None, chroma_url=None)
+
+
+@contextmanager
+def bar(label: str, total: int) -> Generator[Callable[[], None]]:
+    """The progress bar of the command line, as an evaluation asks for one."""
+    from node_service.commands.progress import progress
+
+    with progress(label, total) as advance:
+        yield advance
+
+
+def _finish(outcome: "Outcome", files: Files, earlier: "Report | None") -> None:
+    from node_service.commands import evaluation_view
+    from worker.evaluation.comparison import compare
+    from worker.evaluation.trec import write_qrels, write_run
+
+    report, run = outcome.report, outcome.run
+    console = display.output()
+    evaluation_view.show(console, report)
+    if files.report:
+        report.write(files.report)
+    if files.trec:
+        write_qrels(files.trec / "qrels.trec", run.dataset.gold)
+        write_run(files.trec / "run.trec", {one.question: one.documents for one in run.answers})
+        for leg, ranked in run.legs.items():
+            write_run(files.trec / f"run-{leg}.trec", ranked)
+    if earlier is not None and files.compare:
+        evaluation_view.show_comparison(console, compare(earlier, report), files.compare.name)
+
+
+def _exit_code(report: "Report") -> ExitCode:
+    failed = sum(report.failed.values())
+    if failed == report.questions:
+        return ExitCode.FAILED
+    refused = sum(report.ingest.failed.values()) if report.ingest else 0
+    return ExitCode.PARTLY_FAILED if failed or refused else ExitCode.OK

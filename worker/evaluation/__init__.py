@@ -1,0 +1,1 @@
+"""How well a collection is searched: question sets, runs over the real search, figures with intervals, and comparisons."""
