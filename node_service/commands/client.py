@@ -16,6 +16,8 @@ from node_service.commands.exits import DOCTOR, CommandError, ExitCode
 
 JsonObject: TypeAlias = dict[str, Any]
 RECONNECTS = 5
+UPLOAD_SECONDS = 3600.0
+"""A large document is parsed and embedded before the node answers."""
 TERMINAL = frozenset({"succeeded", "failed", "cancelled"})
 _MENDS = {
     401: "Set HOPNODE_API_KEY to a key of this node, or unset it to use the one in the data folder.",
@@ -56,7 +58,7 @@ class NodeClient:
     """Speaks to one node with one key. Thread-safe; close it after use."""
 
     def __init__(
-        self, url: str, key: str | None, *, timeout_seconds: float = 120, reconnect_seconds: float = 0.5
+        self, url: str, key: str | None, *, timeout_seconds: float = 300, reconnect_seconds: float = 0.5
     ) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.url = url.rstrip("/")
@@ -100,7 +102,10 @@ class NodeClient:
     def upload(self, collection: str, key: str, content: bytes | IO[bytes], media_type: str) -> JsonObject:
         """PUT of the raw bytes of one document; the node's outcome. Raises as `get`."""
         path = f"/v1/collections/{quote(collection, safe='')}/documents/{quote(key)}"
-        return self._json("PUT", path, content=content, headers={"Content-Type": media_type})
+        headers = {"Content-Type": media_type}
+        return self._json(
+            "PUT", path, content=content, headers=headers, timeout=httpx.Timeout(UPLOAD_SECONDS, connect=10)
+        )
 
     def follow(self, search_id: str) -> Iterator[NodeEvent]:
         """The steps of a search until it ends; goes on where it stopped when the connection breaks off."""
