@@ -1,6 +1,7 @@
 """The command line as a user meets it: the real command in processes of its own, on data folders of their own."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -298,3 +299,17 @@ def test_the_module_runs_as_the_command_does(cli: Cli) -> None:
     command = Path(sys.executable).parent / "hopnode"
     done = subprocess.run([command, "--version"], capture_output=True, text=True, env=cli.environment)
     assert done.stdout == cli.run("--version").stdout
+
+
+@pytest.mark.parametrize("on_the_path", [True, False])
+def test_the_commands_that_are_printed_to_be_copied_can_be_run_as_they_stand(cli: Cli, on_the_path: bool) -> None:
+    scripts = str(Path(sys.executable).parent)
+    others = [place for place in cli.environment["PATH"].split(os.pathsep) if place != scripts]
+    cli.environment["PATH"] = os.pathsep.join([scripts, *others] if on_the_path else others)
+    with cli.serve() as process:
+        process.send_signal(signal.SIGINT)
+        shown, _ = process.communicate(timeout=STOP_SECONDS)
+    command = next(line for line in shown.splitlines() if line.startswith("  add ")).split()[1]
+    done = subprocess.run(["bash", "-c", f"{command} --version"], cwd=cli.cwd, env=cli.environment, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert (command == "hopnode") is on_the_path

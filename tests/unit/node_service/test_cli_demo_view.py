@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from node_service.commands import demo_view, sample
+from node_service.commands import demo_view, display, sample
 from node_service.commands.demo import DEMO_QUESTIONS, Answer, Comparison, Library, totals
 from node_service.commands.searching import Finished
 from node_service.commands.steps import Step
@@ -74,7 +74,7 @@ def test_the_agents_way_shows_hops_new_gold_what_was_pruned_the_gauge_and_every_
 def test_the_end_gives_totals_and_says_how_to_go_on() -> None:
     text = _shown(colour=False)
     assert "1 / 2" in text and "2 / 2" in text
-    assert "HOPNODE_DATA_DIR=/data/demo hopnode serve" in text
+    assert f"HOPNODE_DATA_DIR=/data/demo {display.program()} serve" in text
     assert "http://127.0.0.1:8700/docs" in text
 
 
