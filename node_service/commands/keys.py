@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -59,7 +60,7 @@ def revoke(ctx: typer.Context, key_id: Annotated[str, typer.Argument(help="Id of
     from node_service.commands.node import open_client
 
     with open_client(ctx.obj) as client:
-        client.delete(f"/v1/keys/{key_id}")
+        client.delete(f"/v1/keys/{quote(key_id, safe='')}")
     typer.echo(f"Revoked the key {key_id}.")
 
 

@@ -2,7 +2,7 @@
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import typer
 
@@ -41,7 +41,7 @@ def sync(
             _show_sources(sources(client), as_json)
             return
         source_id = source or _website(client, collection, url or "", max_pages)
-        started = client.post(f"/v1/sources/{source_id}/syncs")
+        started = client.post(f"/v1/sources/{quote(source_id, safe='')}/syncs")
         ended = _watch(client, started)
     if as_json:
         display.print_json(ended)
