@@ -19,6 +19,9 @@ _log = get_logger(__name__)
 
 BATCH = 250
 LEASE_SECONDS = 30.0
+DEAD_SHARE = 0.3
+LEAST_DEAD = 500
+"""An index with more dead vectors than both is built again: they cost recall, time and disk, and never go otherwise."""
 GREP_CHUNKS = 20_000
 """Chunks from which the trigram pre-filter pays; below, a scan takes some 60 ms at most."""
 _GREP_BATCH = 2_000
@@ -101,21 +104,23 @@ class Drainer:
         if gone:
             self._vectors.delete(name, gone)
         with self._store.write() as connection:
-            kept = outbox.mark_applied(connection, number, token, changes[-1].seq) and outbox.take_lease(
-                connection, number, token, LEASE_SECONDS
-            )
-        return len(changes) if kept else 0
+            if not outbox.mark_applied(connection, number, token, changes[-1].seq, len(gone)):
+                return 0
+            outbox.take_lease(connection, number, token, LEASE_SECONDS)
+        return len(changes)
 
     def _compare(self, number: int, token: str) -> None:
-        """Once per process: an index that lost vectors, or has too many, is built again from the cached ones."""
+        """Builds an index again that lost vectors or has too many (looked at once per process), or is full of dead ones."""
         with self._store.read() as connection:
             row = _row(collection_rows(connection), number)
             behind = outbox.vector_lag(connection, number)
-        if behind or number in self._checked:
+        if behind:
             return
-        found = (self._vectors.count(self._name(row)) or 0) if row else 0
-        if row and found != row.chunks:
+        if row and number not in self._checked and (found := self._vectors.count(self._name(row)) or 0) != row.chunks:
             _log.warning("vector_index_rebuild", collection=row.id, chunks=row.chunks, vectors=found)
+            self._rebuild(row, token)
+        elif row and row.dead > LEAST_DEAD and row.dead > DEAD_SHARE * (row.dead + row.chunks):
+            _log.info("vector_index_renewal", collection=row.id, chunks=row.chunks, dead=row.dead)
             self._rebuild(row, token)
         self._checked.add(number)
 

@@ -31,7 +31,7 @@ Progress = Callable[[IngestOutcome], None]
 
 BATCH_CHUNKS = 64
 """New chunks that are embedded together and then written together; more would not be faster, only later visible."""
-BATCH_DOCUMENTS = 32
+BATCH_DOCUMENTS = 64
 LONGEST_KEY = 2_048
 _VOCABULARY_SAMPLE = 20
 

@@ -94,11 +94,14 @@ def drop_lease(connection: Connection, number: int, token: str) -> None:
     )
 
 
-def mark_applied(connection: Connection, number: int, token: str, seq: int) -> bool:
-    """Notes that the vector index knows everything up to `seq`; False when the lease was lost meanwhile."""
+def mark_applied(connection: Connection, number: int, token: str, seq: int, removed: int) -> bool:
+    """Notes that the vector index knows everything up to `seq`, for which it removed some; False when the lease was lost.
+
+    What a vector index removes stays in its graph and its files until the index is built again.
+    """
     updated = connection.execute(
-        "UPDATE collection SET applied_seq = max(applied_seq, ?) WHERE number = ? AND drain_token = ?",
-        (seq, number, token),
+        "UPDATE collection SET applied_seq = max(applied_seq, ?), dead = dead + ? WHERE number = ? AND drain_token = ?",
+        (seq, removed, number, token),
     )
     if updated.rowcount:
         connection.execute("DELETE FROM outbox WHERE collection = ? AND seq <= ?", (number, seq))
@@ -108,7 +111,8 @@ def mark_applied(connection: Connection, number: int, token: str, seq: int) -> b
 def switch_generation(connection: Connection, collection: CollectionRow, token: str, seq: int, old_name: str) -> bool:
     """Makes the next generation the current one, built from the state at `seq`; the old index becomes an orphan."""
     updated = connection.execute(
-        "UPDATE collection SET generation = ?, applied_seq = max(applied_seq, ?) WHERE number = ? AND drain_token = ?",
+        "UPDATE collection SET generation = ?, applied_seq = max(applied_seq, ?), dead = 0 "
+        "WHERE number = ? AND drain_token = ?",
         (collection.generation + 1, seq, collection.number, token),
     )
     if updated.rowcount:

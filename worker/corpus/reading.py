@@ -14,7 +14,10 @@ from worker.corpus.text_store import Connection, Row
 
 @dataclass(frozen=True)
 class CollectionRow:
-    """A collection as its workspace's file knows it; `number` names its tables, `generation` its vector index."""
+    """A collection as its workspace's file knows it.
+
+    `number` names its tables, `generation` its vector index, in which some `dead` vectors are left over.
+    """
 
     number: int
     id: str
@@ -26,10 +29,11 @@ class CollectionRow:
     grep_row: int
     generation: int
     applied_seq: int
+    dead: int
 
 
 _COLLECTION = (
-    "SELECT number, id, embedder, dimension, index_version, chunks, analyzer, grep_row, generation, applied_seq "
+    "SELECT number, id, embedder, dimension, index_version, chunks, analyzer, grep_row, generation, applied_seq, dead "
     "FROM collection"
 )
 _DOCUMENT = (

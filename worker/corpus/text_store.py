@@ -101,7 +101,9 @@ CREATE TABLE orphan (name TEXT PRIMARY KEY);
 CREATE TABLE dropped (at REAL NOT NULL);
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST_SCHEMA,)
+_DEAD_VECTORS = "ALTER TABLE collection ADD COLUMN dead INTEGER NOT NULL DEFAULT 0"
+
+MIGRATIONS: tuple[str, ...] = (_FIRST_SCHEMA, _DEAD_VECTORS)
 """Statement scripts in order; the file's `user_version` counts how many were applied."""
 
 

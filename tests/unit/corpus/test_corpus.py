@@ -204,14 +204,14 @@ def test_what_was_stored_before_the_embedder_failed_stays(
 
     embedder.on_embed = fail_on_poison
     corpus = open_node().open("w1")
-    documents = [NewDocument(f"{number:02}", text=f"text {number}") for number in range(40)]
-    documents.append(NewDocument("40", text="poison"))
+    documents = [NewDocument(f"{number:02}", text=f"text {number}") for number in range(70)]
+    documents.append(NewDocument("70", text="poison"))
     with pytest.raises(ModelUnavailable):
         corpus.ingest(book.make(), documents)
-    assert corpus.stats(book.make()).documents == 32
+    assert corpus.stats(book.make()).documents == 64
     assert corpus.stats(book.make()).vector_lag == 0
     embedder.on_embed = lambda texts: None
-    assert [outcome.status for outcome in corpus.ingest(book.make(), documents)] == ["unchanged"] * 32 + ["stored"] * 9
+    assert [outcome.status for outcome in corpus.ingest(book.make(), documents)] == ["unchanged"] * 64 + ["stored"] * 7
 
 
 def test_two_workspaces_know_nothing_of_each_other(corpora: Corpora, book: CollectionBook) -> None:

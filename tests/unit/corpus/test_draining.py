@@ -88,6 +88,19 @@ def test_a_good_index_is_not_built_again_at_a_restart(
     assert generation(tmp_path) == 1
 
 
+def test_an_index_full_of_dead_vectors_is_built_again(
+    open_node: Callable[..., Corpora], book: CollectionBook, chroma: EmbeddedChroma, tmp_path: Path
+) -> None:
+    corpus = open_node(chroma).open("w1")
+    for _ in range(2):
+        corpus.ingest(book.make(), some(300))
+        assert generation(tmp_path) == 1
+        corpus.delete(book.make(), [f"{number:03}" for number in range(10, 300)])
+    assert generation(tmp_path) == 2  # 580 dead, 10 alive
+    assert chroma.count(vector_name("w1", "c1", 2)) == 10 and chroma.count(vector_name("w1", "c1", 1)) is None
+    assert len(corpus.search([book.make()], "text number3", lexical=0).hits) == 10
+
+
 def test_what_is_written_while_an_index_is_rebuilt_is_in_it_afterwards(
     open_node: Callable[..., Corpora], book: CollectionBook, tmp_path: Path
 ) -> None:
@@ -123,7 +136,7 @@ def test_one_drainer_at_a_time_works_on_a_collection(
     drainer = Drainer(store, chroma, "w1")
     assert drainer.drain() == 0
     with store.write() as connection:
-        assert not outbox.mark_applied(connection, row.number, "another", 5)
+        assert not outbox.mark_applied(connection, row.number, "another", 5, 0)
         outbox.drop_lease(connection, row.number, "another")
     assert drainer.drain() == 0
     with store.write() as connection:
