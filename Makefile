@@ -6,6 +6,10 @@ PY := $(VENV)/bin/python
 RUNTIME := $(VENV)/.runtime-ready
 DEV := $(VENV)/.dev-ready
 
+LINT := $(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/pyright && $(VENV)/bin/lint-imports --no-cache
+# Fast tests share the cores; slow ones run one by one, since they start services and watch clocks.
+FAST := $(PY) -m pytest -q -n auto --dist loadfile -m "not slow"
+
 .PHONY: help demo serve test check fix openapi settings lock clean
 
 help: ## List the targets
@@ -19,13 +23,14 @@ serve: $(RUNTIME) ## Set up, then run the embedded node (API, workers, maintenan
 
 test: $(DEV) ## Set up, then format, lint, types, import law and all tests, with real services
 	@deploy/setup.sh services
-	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/pyright && $(VENV)/bin/lint-imports --no-cache
-	@$(PY) -m pytest -q --durations=15
+	@$(LINT)
+	@$(FAST)
+	@$(PY) -m pytest -q -m slow --durations=15
 
 check: $(DEV) ## The fast round: format, lint, types, import law and fast tests; never writes
 	@deploy/setup.sh services
-	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/pyright && $(VENV)/bin/lint-imports --no-cache
-	@$(PY) -m pytest -q -m "not slow"
+	@$(LINT)
+	@$(FAST)
 
 fix: $(DEV) ## Format and mend what the linter can mend
 	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
