@@ -17,6 +17,9 @@ Vectors = NDArray[np.float32]
 BATCH_TEXTS = 64
 BATCH_CHARACTERS = 200_000
 ATTEMPTS = 4
+QUERY_ATTEMPTS = 2
+QUERY_TIMEOUT_SECONDS = 10.0
+"""A search goes on without vectors when its query cannot be embedded soon; documents can wait longer."""
 LONGEST_PAUSE_SECONDS = 20.0
 
 
@@ -43,10 +46,9 @@ class HttpEmbedder:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         headers = {"authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
-        self._client = httpx.Client(
-            base_url=url.rstrip("/") + "/", headers=headers, timeout=httpx.Timeout(timeout_seconds, connect=10)
-        )
+        self._client = httpx.Client(base_url=url.rstrip("/") + "/", headers=headers)
         self._model = model
+        self._timeout = timeout_seconds
         self._first_pause = first_pause_seconds
         self._pause = pause
         self._dimension: int | None = None
@@ -60,7 +62,7 @@ class HttpEmbedder:
     def dimension(self) -> int:
         """Length of a vector; asks the endpoint once when nothing was embedded yet."""
         if self._dimension is None:
-            self.embed_query("dimension")
+            self._fetch(["dimension"])
         return cast(int, self._dimension)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -69,22 +71,23 @@ class HttpEmbedder:
         return np.concatenate(parts) if parts else np.zeros((0, self._dimension or 0), np.float32)
 
     def embed_query(self, text: str) -> Vectors:
-        """Unit vector of one text."""
-        return self._fetch([text])[0]
+        """Unit vector of one text; gives up earlier than `embed`."""
+        return self._fetch([text], QUERY_ATTEMPTS, min(self._timeout, QUERY_TIMEOUT_SECONDS))[0]
 
     def close(self) -> None:
         """Closes the connections."""
         self._client.close()
 
-    def _fetch(self, texts: Sequence[str]) -> Vectors:
+    def _fetch(self, texts: Sequence[str], attempts: int = ATTEMPTS, timeout: float | None = None) -> Vectors:
         # An endpoint may refuse an empty string; a space has no meaning either.
         body = {"model": self._model, "input": [text or " " for text in texts], "encoding_format": "float"}
-        for attempt in range(1, ATTEMPTS + 1):
+        limit = httpx.Timeout(timeout or self._timeout, connect=10)
+        for attempt in range(1, attempts + 1):
             try:
-                return self._rows(self._client.post("embeddings", json=body), len(texts))
+                return self._rows(self._client.post("embeddings", json=body, timeout=limit), len(texts))
             except (httpx.HTTPError, NodeError) as error:
                 failure = error if isinstance(error, NodeError) else translate(error)
-                if not failure.retryable or attempt == ATTEMPTS:
+                if not failure.retryable or attempt == attempts:
                     raise failure from error
                 self._pause(self._delay(attempt, failure))
         raise AssertionError("unreachable")  # pragma: no cover

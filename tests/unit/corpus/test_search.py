@@ -6,13 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.corpora import CollectionBook, WordEmbedder
+from support.corpora import CollectionBook, WordEmbedder, open_corpora
+from support.embeddings_server import EmbeddingsServer
 
 from worker.corpus import lexical
 from worker.corpus.corpus import Corpora, Corpus
 from worker.corpus.records import NewDocument, SearchHits
 from worker.corpus.vectors import EmbeddedChroma, HttpChroma
 from worker.errors import InvalidRequest, ModelUnavailable, VectorsUnavailable
+from worker.inference.embedder import Embedders
 
 NOUNS = ["whale", "glacier", "violin", "harbour", "lantern", "meadow", "comet", "turbine"]
 ADJECTIVES = ["blue", "silent", "broken", "distant", "heavy"]
@@ -262,6 +264,21 @@ def test_a_fresh_build_answers_like_one_with_a_past(corpus: Corpus, book: Collec
             assert [(hit.chunk.key, hit.chunk.text, round(hit.score, 9)) for hit in one.hits] == [
                 (hit.chunk.key, hit.chunk.text, round(hit.score, 9)) for hit in two.hits
             ]
+
+
+def test_an_embedder_over_http_is_learnt_stored_and_asked(tmp_path: Path, book: CollectionBook) -> None:
+    with EmbeddingsServer() as server:
+        embedders = Embedders("http", url=server.url, model="m")
+        corpora = open_corpora(tmp_path, EmbeddedChroma(tmp_path / "chroma"), book, embedders)
+        corpus = corpora.open("w1")
+        collection = book.make(embedder=None)
+        corpus.ingest(collection, [NewDocument("a", text="short"), NewDocument("b", text="a longer text, much longer")])
+        assert (book.now("c1").embedder, book.now("c1").dimension) == ("http:m", 3)
+        hits = corpus.search([book.now("c1")], "five5", lexical=0)
+        assert keys(hits) == ["a", "b"] and hits.degraded == ()
+        server.answers = [503] * 2
+        assert corpus.search([book.now("c1")], "short").degraded == ("embedder-unavailable",)
+        corpora.close()
 
 
 class _Stoppable(EmbeddedChroma):

@@ -153,24 +153,27 @@ def test_http_splits_many_texts_over_several_requests(server: EmbeddingsServer, 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
 def test_http_tries_again_when_that_can_help(server: EmbeddingsServer, remote: HttpEmbedder, status: int) -> None:
-    server.answers = [status, status]
-    assert remote.embed_query("a").shape == (3,)
-    assert len(server.requests) == 3
+    server.answers = [status, status, status]
+    assert remote.embed(["a"]).shape == (1, 3)
+    assert len(server.requests) == 4
 
 
-def test_http_gives_up_after_four_tries(server: EmbeddingsServer, remote: HttpEmbedder) -> None:
+def test_http_gives_up_after_four_tries_and_sooner_for_a_query(server: EmbeddingsServer, remote: HttpEmbedder) -> None:
     server.answers = [503] * 10
     with pytest.raises(ModelUnavailable, match="503") as caught:
-        remote.embed_query("a")
+        remote.embed(["a"])
     assert caught.value.retryable
     assert len(server.requests) == 4
+    with pytest.raises(ModelUnavailable):
+        remote.embed_query("a")
+    assert len(server.requests) == 6
 
 
 def test_http_waits_as_long_as_the_server_asks(server: EmbeddingsServer) -> None:
     pauses: list[float] = []
     embedder = HttpEmbedder(server.url, "m", pause=pauses.append)
     server.answers = [(429, {"retry-after": "7"}), (429, {"retry-after": "900"})]
-    embedder.embed_query("a")
+    embedder.embed(["a"])
     embedder.close()
     assert pauses == [7.0, 20.0]
 
