@@ -7,7 +7,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class ServiceSettings(BaseSettings):
     """Where the node listens and what a request may weigh."""
 
-    model_config = SettingsConfigDict(env_prefix="HOPNODE_", env_file=".env", env_ignore_empty=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="HOPNODE_", env_file=".env", env_ignore_empty=True, extra="ignore", allow_inf_nan=False
+    )
 
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=8700, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")

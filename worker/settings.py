@@ -3,9 +3,12 @@
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from connectors.egress import EgressPolicy
 
 CommaList = Annotated[list[str], NoDecode]
 
@@ -13,7 +16,9 @@ CommaList = Annotated[list[str], NoDecode]
 class WorkerSettings(BaseSettings):
     """All that store, corpus, inference, harness and jobs need to know of their surroundings."""
 
-    model_config = SettingsConfigDict(env_prefix="HOPNODE_", env_file=".env", env_ignore_empty=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="HOPNODE_", env_file=".env", env_ignore_empty=True, extra="ignore", allow_inf_nan=False
+    )
 
     data_dir: Path = Field(
         default=Path("~/.hopnode"),
@@ -24,7 +29,8 @@ class WorkerSettings(BaseSettings):
         description="SQLAlchemy URL; `postgresql+psycopg://…` for server mode. Default: SQLite in the data folder.",
     )
     redis_url: str | None = Field(
-        default=None, description="Redis for Celery wake-ups (server mode). Unset: threads in one process."
+        default=None,
+        description="`redis://…` or `rediss://…` for Celery wake-ups (server mode). Unset: threads in one process.",
     )
     chroma_url: str | None = Field(
         default=None,
@@ -94,8 +100,17 @@ class WorkerSettings(BaseSettings):
                 values[name] = [part.strip() for part in value.split(",") if part.strip()]
         return values
 
+    @field_validator("redis_url", "chroma_url", "embedder_url", "chat_url")
+    @classmethod
+    def _address(cls, value: str | None, info: ValidationInfo) -> str | None:
+        schemes = ("redis", "rediss") if info.field_name == "redis_url" else ("http", "https")
+        if value and not (value.startswith(tuple(f"{scheme}://" for scheme in schemes)) and urlsplit(value).hostname):
+            raise ValueError(f"must look like {schemes[0]}://host:port")
+        return value
+
     @model_validator(mode="after")
     def _whole(self) -> Self:
+        EgressPolicy(self.egress_allow_hosts, self.egress_allow_cidrs)  # raises ValueError with the setting's name
         if self.embedder == "http" and not (self.embedder_url and self.embedder_model):
             raise ValueError("HOPNODE_EMBEDDER=http needs HOPNODE_EMBEDDER_URL and HOPNODE_EMBEDDER_MODEL")
         if self.chat_url and not self.chat_model:

@@ -83,3 +83,23 @@ def test_a_word_is_taken_exactly_when_the_page_lists_it(setting: str) -> None:
         WorkerSettings(_env_file=None, **{setting.lower(): word}, **more)  # type: ignore[arg-type]
     with pytest.raises(ValidationError):
         load(setting.lower(), "anything")
+
+
+WRONG = {
+    "redis_url": "127.0.0.1:6379",
+    "chroma_url": "localhost:8000",
+    "chat_url": "ftp://host/v1",
+    "embedder_url": "http://",
+    "egress_allow_hosts": "n8n.internal",
+    "egress_allow_cidrs": "10.0.0.0/8, everything",
+    "lease_seconds": "inf",
+    "max_wait_seconds": "nan",
+}
+
+
+@pytest.mark.parametrize("setting", WRONG)
+def test_a_value_that_could_never_work_is_refused_at_the_start_and_the_message_names_the_setting(setting: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        load(setting, WRONG[setting])
+    (error,) = caught.value.errors()
+    assert setting in (*error["loc"], error["msg"].partition(":")[0]) or f"{PREFIX}{setting.upper()}" in error["msg"]
