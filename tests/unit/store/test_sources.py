@@ -167,7 +167,7 @@ def test_a_sync_is_queued_with_its_job(database: Database, acme: Workspace, site
     sync = store.create_sync(database, acme.id, site.id)
     job = get_job(database, acme.id, sync.job_id)
     assert (job.kind, job.role, job.status, job.max_attempts) == ("sync", "sync", JobStatus.QUEUED, 5)
-    assert job.request == {"source_id": site.id, "sync_id": sync.id}
+    assert job.request == {"source_id": site.id, "sync_id": sync.id, "confirm_deletes": False}
     assert (sync.counts, sync.resume, sync.note, sync.ended_at) == (SyncCounts(), None, None, None)
     assert store.get_sync(database, acme.id, sync.id) == sync
     assert store.get_sync_by_job(database, job.id) == sync
