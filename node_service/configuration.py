@@ -20,6 +20,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "HTTP": ("host", "port", "max_body_bytes", "max_wait_seconds"),
     "Command line": ("url", "api_key"),
     "Chat model": ("chat_url", "chat_model", "chat_api_key", "chat_timeout_seconds"),
+    "Context-1": ("prompt_file", "usage_limit", "usage_separators", "over_budget_message"),
+    "Reranker": ("reranker", "reranker_url", "reranker_model", "reranker_api_key", "reranker_format"),
     "Embedder": ("embedder", "embedder_url", "embedder_model", "embedder_api_key"),
     "Searches, syncs and workers": (
         "agent_slots",
@@ -55,13 +57,20 @@ node need the same ones. A wrong value stops a command at its start, with exit c
 
 - `HOPNODE_EMBEDDER=http` needs `HOPNODE_EMBEDDER_URL` and `HOPNODE_EMBEDDER_MODEL`.
 - `HOPNODE_CHAT_URL` needs `HOPNODE_CHAT_MODEL`.
+- `HOPNODE_RERANKER` needs `HOPNODE_RERANKER_URL`, and `HOPNODE_RERANKER_MODEL` unless it is `tei`.
 """
 _ENV_OPENING = """\
 # Settings of Hopnode with their defaults; copy this file to `.env` and take the `#` from what you change.
 # Written by `make settings`; docs/configuration.md is the same as a page.
 """
 _BOUNDS = (("gt", ">"), ("ge", "≥"), ("lt", "<"), ("le", "≤"))
-_KINDS: Mapping[Any, str] = {int: "whole number", float: "number", Path: "path", SecretStr: "secret text"}
+_KINDS: Mapping[Any, str] = {
+    int: "whole number",
+    bool: "`true`, `false`",
+    float: "number",
+    Path: "path",
+    SecretStr: "secret text",
+}
 
 
 def fields() -> dict[str, FieldInfo]:
@@ -101,7 +110,8 @@ def _row(name: str, field: FieldInfo) -> str:
 def default(field: FieldInfo) -> str:
     """The default as it is written into the environment; empty for an unset one."""
     value = field.get_default(call_default_factory=True, validated_data={})
-    return "" if value is None or value == [] else str(value)
+    text = "" if value is None or value == [] else str(value)
+    return text.lower() if isinstance(value, bool) else text
 
 
 def values(field: FieldInfo) -> str:

@@ -54,6 +54,36 @@ class WorkerSettings(BaseSettings):
     chat_model: str | None = Field(default=None, description="Model name sent to the chat API.")
     chat_api_key: SecretStr | None = Field(default=None, description="Bearer key of the chat API.")
     chat_timeout_seconds: float = Field(default=120, gt=0, description="Limit of one model call, in seconds.")
+    prompt_file: Path | None = Field(
+        default=None,
+        description="Wording of the profiles `context-1` and `context-1-chat`: a prompt that holds `{query}` once, or "
+        "sections as in worker/harness/prompts/context1.md. Unset: our own.",
+    )
+    usage_limit: Literal["soft", "window"] = Field(
+        default="soft",
+        description="Number after the slash in the usage line of these profiles: the `soft` threshold (16,384 tokens) "
+        "or the whole `window` (32,768).",
+    )
+    usage_separators: bool = Field(default=False, description="Whether numbers in that line have thousands separators.")
+    over_budget_message: bool = Field(
+        default=False,
+        description="Whether these profiles tell the model in words when it is over the soft threshold.",
+    )
+
+    reranker: Literal["none", "score", "rerank", "tei"] = Field(
+        default="none",
+        description="What orders search candidates: `none` (the fused order), a `score` or `rerank` endpoint as vLLM "
+        "serves them, or `tei` (the /rerank of Text Embeddings Inference).",
+    )
+    reranker_url: str | None = Field(
+        default=None, description="Base URL of the reranker; /score or /rerank is put behind it."
+    )
+    reranker_model: str | None = Field(default=None, description="Model name sent to the reranker (not to `tei`).")
+    reranker_api_key: SecretStr | None = Field(default=None, description="Bearer key of the reranker.")
+    reranker_format: Literal["plain", "qwen3"] = Field(
+        default="plain",
+        description="How query and passage are put: `plain`, or in the form that Qwen3-Reranker was trained on.",
+    )
 
     agent_slots: int = Field(default=8, ge=1, le=256, description="Searches that run side by side in one process.")
     sync_slots: int = Field(default=2, ge=1, le=64, description="Syncs that run side by side in one process.")
@@ -100,7 +130,7 @@ class WorkerSettings(BaseSettings):
                 values[name] = [part.strip() for part in value.split(",") if part.strip()]
         return values
 
-    @field_validator("redis_url", "chroma_url", "embedder_url", "chat_url")
+    @field_validator("redis_url", "chroma_url", "embedder_url", "chat_url", "reranker_url")
     @classmethod
     def _address(cls, value: str | None, info: ValidationInfo) -> str | None:
         schemes = ("redis", "rediss") if info.field_name == "redis_url" else ("http", "https")
@@ -115,6 +145,10 @@ class WorkerSettings(BaseSettings):
             raise ValueError("HOPNODE_EMBEDDER=http needs HOPNODE_EMBEDDER_URL and HOPNODE_EMBEDDER_MODEL")
         if self.chat_url and not self.chat_model:
             raise ValueError("HOPNODE_CHAT_URL is set: set HOPNODE_CHAT_MODEL to the model's name as well")
+        if self.reranker != "none" and not self.reranker_url:
+            raise ValueError(f"HOPNODE_RERANKER={self.reranker} needs HOPNODE_RERANKER_URL")
+        if self.reranker in ("score", "rerank") and not self.reranker_model:
+            raise ValueError(f"HOPNODE_RERANKER={self.reranker} needs HOPNODE_RERANKER_MODEL")
         return self
 
     @cached_property

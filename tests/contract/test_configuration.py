@@ -79,6 +79,7 @@ def test_a_number_is_refused_exactly_beyond_the_bounds_that_the_page_tells(setti
 @pytest.mark.parametrize("setting", [name for name, values in ROWS.items() if values.startswith("`")])
 def test_a_word_is_taken_exactly_when_the_page_lists_it(setting: str) -> None:
     more = {"embedder_url": "http://127.0.0.1:1/v1", "embedder_model": "any"}
+    more |= {"reranker_url": "http://127.0.0.1:1", "reranker_model": "any"}
     for word in re.findall(r"`(\w+)`", ROWS[setting]):
         WorkerSettings(_env_file=None, **{setting.lower(): word}, **more)  # type: ignore[arg-type]
     with pytest.raises(ValidationError):
@@ -90,6 +91,7 @@ WRONG = {
     "chroma_url": "localhost:8000",
     "chat_url": "ftp://host/v1",
     "embedder_url": "http://",
+    "reranker_url": "127.0.0.1:80",
     "egress_allow_hosts": "n8n.internal",
     "egress_allow_cidrs": "10.0.0.0/8, everything",
     "lease_seconds": "inf",

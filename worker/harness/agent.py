@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Protocol, TypeVar, runtime_checkable
 
 from worker.errors import DeadlineExceeded, ModelRefused, ModelUnavailable, StopSignal
 from worker.harness.actions import Action
 from worker.harness.budget import CutShort, LimitReached, Limits, Meter, Rules
-from worker.harness.context import Context, ContextView, Observation
+from worker.harness.context import Context, ContextView, Measure, Observation
 from worker.harness.final_list import Resolved, fallback, resolve
 from worker.harness.outcome import AgentOutcome, Usage
-from worker.harness.tools import Reranker, SearchSpace, Toolbox
+from worker.harness.tools import PRUNE, Reranker, SearchSpace, Toolbox
 from worker.harness.trajectory import Recorder
 from worker.inference.messages import ToolCall
 
@@ -45,6 +46,13 @@ class Policy(Protocol):
     def stop(self) -> None:
         """Called from another thread when nobody waits for the action any more: end what is in flight."""
         ...
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    """A policy whose wire format can be counted exactly; None where it cannot."""
+
+    measure: Measure | None
 
 
 class Finished(StopSignal):
@@ -81,7 +89,8 @@ class SearchAgent:
         """Searches until an end and returns what is held then. Raises what `check` raises, and ModelUnavailable or
         ModelRefused when the policy failed before anything was found."""
         self.meter = Meter(self.limits)
-        self.context = Context(question, self.policy.opening_tokens(question), self.rules)
+        measure = self.policy.measure if isinstance(self.policy, Measuring) else None
+        self.context = Context(question, self.policy.opening_tokens(question), self.rules, measure)
         self.toolbox = Toolbox(self.space, self.context, self.rules, self.reranker)
         self._call_ids: set[str] = set()
         self.recorder.start(question, self.rules, self.limits)
@@ -125,18 +134,18 @@ class SearchAgent:
 
     def act(self, calls: Sequence[ToolCall]) -> None:
         """Runs the calls of one turn: fetched side by side, shown in call order, so that the result is the same as one
-        after the other."""
+        after the other. Prunes take effect first, wherever they stand: they make room for the whole turn."""
         started = time.monotonic()
         allowed, refused = calls[: self.meter.calls_left], calls[self.meter.calls_left :]
         seen = frozenset(self.toolbox.seen)
         fetches = [self._submit(lambda call=call: self.toolbox.prefetch(call, seen)) for call in allowed]
+        pruned = {call.id: self.toolbox.call(call) for call in allowed if call.name == PRUNE}
         observations: list[Observation] = []
         for call, fetch in zip(allowed, fetches, strict=True):
-            fetched = self._await(fetch)
-            observations.append(self._observe(lambda call=call, got=fetched: self.toolbox.call(call, got)))
-        observations += [self._observe(lambda call=call: self.toolbox.refused(call)) for call in refused]
-        used = self.context.used
-        self.recorder.usage(self.meter.turns, used, self.context.seal())
+            answer = partial(self.toolbox.call, call, self._await(fetch))
+            observations.append(self._observe((lambda done=pruned[call.id]: done) if call.id in pruned else answer))
+        observations += [self._observe(partial(self.toolbox.refused, call)) for call in refused]
+        self.recorder.usage(self.meter.turns, *self.context.seal())
         fruitful = any(not observation.error for observation in observations)
         self.meter.acted(len(allowed), time.monotonic() - started, fruitful)
 
@@ -186,12 +195,12 @@ class SearchAgent:
         resolved = resolve(action.final, self.context, self.rules.final_documents)
         return resolved if resolved.selections or not action.final else None
 
-    def _observe(self, call: Callable[[], Observation]) -> Observation:
-        started, before = time.monotonic(), self.context.used
-        observation = self._await(self._submit(call))
-        freed = observation.pruned.freed_tokens if observation.pruned else 0
+    def _observe(self, answer: Callable[[], Observation]) -> Observation:
+        started = time.monotonic()
+        observation = self._await(self._submit(answer))
+        before = self.context.used
         self.context.observe(observation)
-        tokens = self.context.used - before + freed
+        tokens = self.context.used - before
         self.recorder.observation(self.meter.turns, observation, self.rules, tokens, time.monotonic() - started)
         return observation
 

@@ -25,6 +25,9 @@ class Rules:
     """The token rules of one context; the defaults are those of the generic profile.
 
     `usage_shown` is the number after the slash in the usage line: the soft threshold or the whole window.
+    `missing_rank` is what a fused search counts where a leg did not find a chunk (None: nothing).
+    `collapse_blank_lines` closes the gaps that pruning leaves in a result. `redraws` is how often a malformed reply is
+    drawn again before it counts. `carrier` names the tool, if any, in which a model wraps calls made side by side.
     """
 
     window: int = 32_768
@@ -38,11 +41,15 @@ class Rules:
     reply_tokens_floor: int = 256
     closing_reserve: int = 1_024
     final_documents: int = 30
+    missing_rank: int | None = None
     usage_shown: str = "soft"
     thousands: bool = False
     soft_message: bool = True
     prune_documents: bool = True
     titles: bool = True
+    collapse_blank_lines: bool = False
+    redraws: int = 0
+    carrier: str = ""
     wording: Wording = field(default_factory=Wording)
 
     @property
@@ -77,11 +84,11 @@ class Rules:
         """Whether the context is so full that only a final list still fits."""
         return self.window - used < self.closing_reserve
 
-    def say(self, template: str, used: int, limit: int | None = None) -> str:
-        """Fills a wording with `used` and with the number shown beside it (`limit`, or the display's denominator)."""
-        shown = limit if limit is not None else (self.soft if self.usage_shown == "soft" else self.window)
-        style = "{:,}" if self.thousands else "{}"
-        return template.format(used=style.format(used), shown=style.format(shown))
+    def say(self, template: str, used: int) -> str:
+        """Fills a wording with `used`, with the number that is displayed beside it, and with the hard cutoff."""
+        shown = self.soft if self.usage_shown == "soft" else self.window
+        form = "{:,}" if self.thousands else "{}"
+        return template.format(used=form.format(used), shown=form.format(shown), limit=form.format(self.hard))
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
 """What the policy has seen and still sees: the growing list of turns, and the pruned view of it. Knows no wire format.
 
 Observations are lists of blocks, one block a chunk. Pruning hides blocks; rendered text is never parsed again, so a line
-inside a chunk that looks like a header stays a line inside that chunk. Every message is counted once, when it enters.
+inside a chunk that looks like a header stays a line inside that chunk. Every message is counted once, when it enters, and
+again only when pruning changes it: exactly where the policy's format can be measured, else as the sum of its parts.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from worker.corpus.records import Chunk
 from worker.harness.actions import Action
@@ -66,6 +68,10 @@ class Turn:
     note: str
 
 
+Measure: TypeAlias = Callable[[Turn], int]
+"""The tokens that a visible turn takes in the wire format of a policy."""
+
+
 @dataclass(frozen=True)
 class Held:
     """A visible chunk; `weight` is the sum of reciprocal ranks over the results that show it, `found_by` those results."""
@@ -118,14 +124,20 @@ class _Turn:
     action: Action
     entries: list[_Entry] = field(default_factory=list[_Entry])
     note: str = ""
+    tokens: int = 0
 
 
 class Context:
-    """The state of one run that the policy can see. `used` is the token count of the pruned view, kept as a sum."""
+    """The state of one run that the policy can see. `used` is the token count of the pruned view, kept as a sum.
 
-    def __init__(self, question: str, opening_tokens: int, rules: Rules) -> None:
+    With a `measure` the count is exact at the end of every turn; while a turn's results come in, each adds the tokens of
+    its text.
+    """
+
+    def __init__(self, question: str, opening_tokens: int, rules: Rules, measure: Measure | None = None) -> None:
         self.question = question
         self._rules = rules
+        self._measure = measure
         self._turns: list[_Turn] = []
         self._shown: dict[str, Chunk] = {}
         self._found_by: dict[str, dict[str, None]] = {}
@@ -144,42 +156,36 @@ class Context:
         tokens = MESSAGE_OVERHEAD + count_tokens(action.reasoning) + count_tokens(action.text)
         for call in action.calls:
             tokens += CALL_OVERHEAD + count_tokens(call.name) + count_tokens(call.arguments)
-        self._charge(tokens)
+        self._recount(self._turns[-1], tokens)
 
     def observe(self, observation: Observation) -> None:
         """Adds the answer to one call of the present turn."""
-        titles = self._rules.titles
-        head = observation.text if observation.kind == "text" else ""
-        if observation.kind == "document":
-            head = document_header(observation.chunks, titles)
-        entry = _Entry(
-            observation,
-            costs=[],
-            head=count_tokens(head),
-            emptied=count_tokens(self._rules.wording.emptied),
-            always=MESSAGE_OVERHEAD + count_tokens(observation.notice),
-        )
+        entry, turn = self._entry(observation), self._turns[-1]
         for chunk in observation.chunks:
             self._shown.setdefault(chunk.id, chunk)
             self._found_by.setdefault(chunk.id, {})[observation.found_by] = None
-            header = count_tokens(block_header(chunk, titles)) if observation.kind == "list" else 0
-            entry.costs.append(header + chunk.tokens + SEPARATOR)
-        self._turns[-1].entries.append(entry)
-        self._charge(entry.tokens)
+        turn.entries.append(entry)
+        if self._measure is None:
+            self._charge(turn, entry.tokens)
+        elif not observation.error:
+            self._charge(turn, count_tokens(self._text(entry, entry.visible)))
 
-    def seal(self) -> str:
-        """Ends the present turn's results with the usage line, which stays as it is from now on, and returns it."""
-        entry = self._turns[-1].entries[-1]
-        entry.usage_line = self._rules.say(self._rules.wording.usage_line, self.used)
+    def seal(self) -> tuple[int, str]:
+        """Ends the present turn's results with the usage line, which stays as it is from now on; the count and the line."""
+        turn = self._turns[-1]
+        entry = turn.entries[-1]
+        self._recount(turn, 0)
+        used = self.used
+        entry.usage_line = self._rules.say(self._rules.wording.usage_line, used)
         cost = count_tokens(entry.usage_line) + SEPARATOR
         entry.always += cost
-        self._charge(cost)
-        return entry.usage_line
+        self._recount(turn, cost)
+        return used, entry.usage_line
 
     def note(self, text: str) -> None:
         """Says something to the policy after the present turn; it stays in the conversation."""
         self._turns[-1].note = text
-        self._charge(MESSAGE_OVERHEAD + count_tokens(text))
+        self._recount(self._turns[-1], MESSAGE_OVERHEAD + count_tokens(text))
 
     def prune(self, ids: Iterable[str]) -> Pruned:
         """Hides what was shown so far under these chunk ids, and reads of these document ids where the rules allow it."""
@@ -198,19 +204,51 @@ class Context:
 
     def _hide(self, kind: str, given: str) -> bool:
         found = False
-        for entry in (entry for turn in self._turns for entry in turn.entries if entry.observation.kind == kind):
-            before = entry.tokens
-            for at, chunk in enumerate(entry.observation.chunks):
-                if at not in entry.hidden and given == (chunk.id if kind == "list" else chunk.document_id):
-                    entry.hidden.add(at)
-                    self._pruned.add(chunk.id)
-                    found = True
-            self.used += entry.tokens - before
+        for turn in self._turns:
+            before = sum(entry.tokens for entry in turn.entries)
+            if sum(self._hide_in(entry, given) for entry in turn.entries if entry.observation.kind == kind):
+                found = True
+                self._recount(turn, sum(entry.tokens for entry in turn.entries) - before)
         return found
 
-    def _charge(self, tokens: int) -> None:
+    def _hide_in(self, entry: _Entry, given: str) -> bool:
+        by_document = entry.observation.kind == "document"
+        hidden = {
+            at
+            for at, chunk in enumerate(entry.observation.chunks)
+            if at not in entry.hidden and given == (chunk.document_id if by_document else chunk.id)
+        }
+        entry.hidden |= hidden
+        self._pruned.update(entry.observation.chunks[at].id for at in hidden)
+        return bool(hidden)
+
+    def _recount(self, turn: _Turn, estimate: int) -> None:
+        """Takes into the count that `turn` has changed: measured anew, or by the estimated difference."""
+        exact = self._measure and self._measure(self._visible(turn)) - turn.tokens
+        self._charge(turn, estimate if exact is None else exact)
+
+    def _charge(self, turn: _Turn, tokens: int) -> None:
+        turn.tokens += tokens
         self.used += tokens
         self.peak = max(self.peak, self.used)
+
+    def _entry(self, observation: Observation) -> _Entry:
+        """The observation with what its parts cost where nobody measures."""
+        rules = self._rules
+        head = observation.text if observation.kind == "text" else ""
+        if observation.kind == "document":
+            head = document_header(observation.chunks, rules)
+        listed = observation.kind == "list"
+        return _Entry(
+            observation,
+            costs=[
+                (count_tokens(block_header(chunk, rules)) if listed else 0) + chunk.tokens + SEPARATOR
+                for chunk in observation.chunks
+            ],
+            head=count_tokens(head),
+            emptied=count_tokens(rules.wording.emptied),
+            always=MESSAGE_OVERHEAD + count_tokens(observation.notice),
+        )
 
     def shown(self) -> dict[str, Chunk]:
         """Every chunk that was ever displayed, pruned or not, in the order of first display."""
@@ -254,19 +292,24 @@ class Context:
 
     def _text(self, entry: _Entry, chunks: Sequence[Chunk]) -> str:
         text = render(entry.observation, chunks, self._rules)
-        return f"{text}\n\n{entry.usage_line}" if entry.usage_line else text
+        if entry.hidden and self._rules.collapse_blank_lines:
+            text = _GAP.sub("\n\n", text).strip()
+        return "\n\n".join(part for part in (text, entry.usage_line) if part)
 
 
-def block_header(chunk: Chunk, titles: bool) -> str:
+_GAP = re.compile(r"\n{3,}")
+
+
+def block_header(chunk: Chunk, rules: Rules) -> str:
     """The header line of a listed chunk, and under it (where the rules show titles) the title of its document."""
-    header = f"# DOCUMENT ID: {chunk.id} ({chunk.tokens} tokens)"
-    return f"{header}\n{_title(chunk.title, chunk.heading)}" if titles and chunk.title else header
+    header = rules.wording.chunk_header.format(id=chunk.id, tokens=chunk.tokens)
+    return f"{header}\n{_title(chunk.title, chunk.heading)}" if rules.titles and chunk.title else header
 
 
-def document_header(chunks: Sequence[Chunk], titles: bool) -> str:
+def document_header(chunks: Sequence[Chunk], rules: Rules) -> str:
     """The header line of a document that was read."""
-    header = f"# Document ({sum(chunk.tokens for chunk in chunks)} tokens)"
-    return f"{header}\n{_title(chunks[0].title)}" if titles and chunks and chunks[0].title else header
+    header = rules.wording.document_header.format(tokens=sum(chunk.tokens for chunk in chunks))
+    return f"{header}\n{_title(chunks[0].title)}" if rules.titles and chunks and chunks[0].title else header
 
 
 def _title(*parts: str) -> str:
@@ -280,9 +323,10 @@ def render(observation: Observation, chunks: Sequence[Chunk], rules: Rules) -> s
     elif not chunks:
         body = rules.wording.emptied
     elif observation.kind == "list":
-        body = "\n\n".join(f"{block_header(chunk, rules.titles)}\n{chunk.text}" for chunk in chunks)
+        blocks = "\n\n".join(f"{block_header(chunk, rules)}\n{chunk.text}" for chunk in chunks)
+        body = f"{rules.wording.list_lead}{blocks}"
     else:
-        body = f"{document_header(chunks, rules.titles)}\n{_joined(chunks)}"
+        body = f"{document_header(chunks, rules)}\n{_joined(chunks)}"
     return f"{body}\n\n{observation.notice}" if observation.notice else body
 
 

@@ -42,8 +42,15 @@ def parse_final(text: str) -> tuple[Ranked, ...] | None:
     tags, and a JSON list of ids or of objects with `id` and `justification` (bare, fenced, or under one key).
     """
     entries = _tagged(text)
-    if entries is None:
-        entries = _from_json(text)
+    return _first_of_each(_from_json(text) if entries is None else entries, text)
+
+
+def parse_tagged(text: str) -> tuple[Ranked, ...] | None:
+    """As `parse_final`, in the tagged form only: for text that was not written as an answer, where JSON may be anything."""
+    return _first_of_each(_tagged(text), text)
+
+
+def _first_of_each(entries: list[Ranked] | None, text: str) -> tuple[Ranked, ...] | None:
     if entries is None:
         return () if _NOTHING.search(text) else None
     first: dict[str, Ranked] = {}

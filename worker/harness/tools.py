@@ -41,6 +41,9 @@ class SearchSpace(Protocol):
 Reranker: TypeAlias = Callable[[str, Sequence[Chunk]], Sequence[float]]
 """Scores chunks against a query, higher is better; ModelUnavailable or ModelRefused when it cannot."""
 
+PRUNE = "prune_chunks"
+"""The tool that takes effect before the others of its turn, and that no budget refuses."""
+
 Arguments: TypeAlias = tuple[str, ...]
 """The strings of a call's only argument: one, or a list of ids."""
 
@@ -93,8 +96,8 @@ class Toolbox:
         job are raised. `fetched` is what `prefetch` brought for this very call."""
         try:
             tool, arguments = self._understand(call)
-            if tool.spec.name != "prune_chunks" and self.rules.rejects(self.context.used):
-                raise ToolError(self.rules.say(self.rules.wording.rejected, self.context.used, self.rules.hard))
+            if tool.spec.name != PRUNE and self.rules.rejects(self.context.used):
+                raise ToolError(self.rules.say(self.rules.wording.rejected, self.context.used))
             times = self._count(tool, arguments)
             fetched = fetched or self.prefetch(call, frozenset(self.seen))
             if fetched.failed:
@@ -128,6 +131,8 @@ class Toolbox:
 
     def _understand(self, call: ToolCall) -> tuple[Tool, Arguments]:
         tool = TOOLS.get(call.name)
+        if tool is None and call.name == self.rules.carrier:
+            raise ToolError(self.rules.wording.bad_carrier.format(name=call.name))
         if tool is None:
             names = ", ".join(TOOLS)
             raise ToolError(self.rules.wording.unknown_tool.format(name=call.name[:64], tools=names))
@@ -140,7 +145,7 @@ class Toolbox:
 
     def _count(self, tool: Tool, arguments: Arguments) -> int:
         """How often this very call was made before; from the third time on it is refused."""
-        if tool.spec.name == "prune_chunks":
+        if tool.spec.name == PRUNE:
             return 0
         key = (tool.spec.name, arguments)
         times = self._made.get(key, 0)
@@ -318,7 +323,7 @@ _ROWS: tuple[Tool, ...] = (
     ),
     Tool(
         ToolSpec(
-            "prune_chunks",
+            PRUNE,
             "Drops passages that do not help from your context, which frees tokens. Prune many at once.",
             _schema("chunk_ids", {"type": "array", "items": {"type": "string"}}),
         ),

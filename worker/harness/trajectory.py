@@ -58,6 +58,7 @@ class Recorder:
                 "calls": [_call(call) for call in action.calls],
                 "final": None if action.final is None else [_ranked(entry) for entry in action.final],
                 "finish_reason": action.finish_reason,
+                "redraws": action.redraws,
                 "closing": closing,
                 "context_tokens": context_tokens,
                 "prompt_tokens": action.prompt_tokens,

@@ -1,12 +1,16 @@
-"""Every sentence that the harness itself says to a model; knows no rules, only how they are put into words."""
+"""Every sentence that the harness itself says to a model, and the headers of results; knows no rules, only their words."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Wording:
-    """Templates for `str.format`; a profile may replace any of them. `used`, `shown` and `limit` are token counts."""
+    """Templates for `str.format`; a profile may replace any of them. `used` is a token count, `shown` the number that is
+    displayed beside it, `limit` the hard cutoff. `list_lead` stands before the first passage of a list."""
 
+    list_lead: str = ""
+    chunk_header: str = "# DOCUMENT ID: {id} ({tokens} tokens)"
+    document_header: str = "# Document ({tokens} tokens)"
     usage_line: str = "[Token usage: {used}/{shown}]"
     over_budget: str = (
         "You have used {used} of {shown} tokens and are over the budget. Do not search, grep or read again until you "
@@ -14,7 +18,7 @@ class Wording:
         "enough, write the final list of documents."
     )
     rejected: str = (
-        "Not run: {used} tokens are in use and the limit is {shown}. Only prune_chunks works now. Prune what does not "
+        "Not run: {used} tokens are in use and the limit is {limit}. Only prune_chunks works now. Prune what does not "
         "help, or write the final list of documents."
     )
     no_results: str = "No results found"
@@ -27,6 +31,10 @@ class Wording:
     )
     unknown_tool: str = "There is no tool named {name}. The tools are: {tools}."
     bad_arguments: str = "The arguments of {name} are not usable: {problem}. Expected: {expected}"
+    bad_carrier: str = (
+        "What {name} carries is not usable. Expected: a JSON list of "
+        '{{"tool_name": "<tool>", "parameters": {{…}}}}, one for each call.'
+    )
     too_many_calls: str = "Not run: the limit of tool calls for this search is reached. Write the final list now."
     tool_failed: str = "{name} failed and gave no result. Try another way."
     empty_reply: str = (

@@ -122,6 +122,24 @@ def test_calls_of_one_turn_are_fetched_side_by_side() -> None:
     assert outcome.usage.parallel_calls == 3
 
 
+def test_a_prune_makes_room_for_its_whole_turn_wherever_it_stands_in_it() -> None:
+    documents = {f"d{n}": ["needle " + "word " * 480] for n in range(6)} | {"d9": ["fjord"]}
+    rules = Rules(window=3_000, result_tokens=1_900, closing_reserve=100)
+    first = use(("search_corpus", {"query": "needle"}))
+    both = use(
+        ("search_corpus", {"query": "fjord"}),
+        ("prune_chunks", {"chunk_ids": ["d0_0", "d1_0", "d2_0"]}),
+        text="x " * 900,
+    )
+    run = Run([first, both, final("d9_0")], MemorySpace(documents), rules=rules)
+    outcome = run()
+    assert run.data("observation")[0]["shown"] == ["d0_0", "d1_0", "d2_0"]
+    second = run.data("observation")[1:]
+    assert [data["tool"] for data in second] == ["search_corpus", "prune_chunks"]
+    assert second[0]["shown"] == ["d9_0"]
+    assert [selection.chunk.id for selection in outcome.selections] == ["d9_0"]
+
+
 def test_a_turn_with_an_unknown_tool_and_broken_arguments_goes_on() -> None:
     broken = Completion(
         Message("assistant", "", tool_calls=(tool_call("fly", 0), tool_call("search_corpus", 1, wrong="x"))),

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +8,7 @@ from support.space import make_chunk
 
 from worker.harness.actions import Action
 from worker.harness.budget import Rules
-from worker.harness.context import Context, Observation, Result
+from worker.harness.context import Context, Observation, Result, Turn
 from worker.inference.messages import ToolCall
 from worker.tokens import count_tokens
 
@@ -109,7 +111,7 @@ def test_a_gap_between_read_chunks_is_a_blank_line() -> None:
 def test_the_usage_line_ends_the_last_result_of_a_turn_and_stays_as_it_was() -> None:
     context = context_with(listed(("a", 0, "First text.")))
     used = context.used
-    assert context.seal() == f"[Token usage: {used}/16384]"
+    assert context.seal() == (used, f"[Token usage: {used}/16384]")
     first = results(context)[0].text
     assert first.endswith(f"First text.\n\n[Token usage: {used}/16384]")
     context.act(Action(calls=(CALL,)))
@@ -234,3 +236,45 @@ def test_found_by_tells_every_way_that_led_to_a_chunk() -> None:
     context = context_with(search, grep)
     assert context.found_by("a_0") == ("first query", "grep: One")
     assert context.held()[0].weight == pytest.approx(2 / 61)
+
+
+def letters(turn: Turn) -> int:
+    """A measure for tests: every letter of every result counts as a token."""
+    return sum(len(result.text) for result in turn.results)
+
+
+def test_with_a_measure_the_count_is_exact_at_the_end_of_a_turn_and_after_a_prune() -> None:
+    context = Context("question", 10, PLAIN, letters)
+    for text in ("First text.", "Second text."):
+        context.act(Action(reasoning="Hm.", calls=(CALL,)))
+        assert context.used == 10 + sum(len(result.text) for result in results(context))
+        before = context.used
+        context.observe(listed((text[0].lower(), 0, text)))
+        assert context.used == before + count_tokens(results(context)[-1].text), "within a turn: the tokens of the text"
+        used, line = context.seal()
+        assert used == before + len(results(context)[-1].text) - len(f"\n\n{line}")
+        assert line.startswith(f"[Token usage: {used}/")
+    assert context.used == 10 + sum(len(result.text) for result in results(context))
+    before = context.used
+    freed = context.prune(["f_0"]).freed_tokens
+    assert freed == before - context.used > 0
+    assert context.used == 10 + sum(len(result.text) for result in results(context))
+
+
+def test_with_a_measure_an_error_costs_nothing_within_its_turn() -> None:
+    context = Context("question", 10, PLAIN, letters)
+    context.act(Action(calls=(CALL,)))
+    context.observe(Observation(CALL, text="Error: no.", error=True))
+    assert context.used == 10
+    context.seal()
+    assert context.used > 10
+
+
+def test_gaps_that_pruning_leaves_are_closed_where_the_rules_say_so() -> None:
+    chunks = listed(("a", 0, "First\n\n\n\ntext."), ("b", 0, "Second."), ("c", 0, "Third.\n\n\n"))
+    for rules, gap in ((PLAIN, "\n\n\n\n"), (replace(PLAIN, collapse_blank_lines=True), "\n\n")):
+        context = context_with(chunks, rules=rules)
+        untouched = results(context)[0].text
+        assert "First\n\n\n\ntext." in untouched
+        context.prune(["b_0"])
+        assert f"First{gap}text." in results(context)[0].text

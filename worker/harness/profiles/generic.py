@@ -11,9 +11,10 @@ from importlib import resources
 
 from worker.harness.actions import Action
 from worker.harness.budget import Rules
-from worker.harness.context import CALL_OVERHEAD, MESSAGE_OVERHEAD, ContextView, Turn
+from worker.harness.context import CALL_OVERHEAD, MESSAGE_OVERHEAD, ContextView, Measure, Turn
 from worker.harness.final_list import parse_final
 from worker.harness.tools import TOOLS
+from worker.inference.harmony_reply import tool_name
 from worker.inference.messages import ChatRequest, Completion, Message, ToolCall
 from worker.tokens import count_tokens
 
@@ -31,6 +32,7 @@ class GenericProfile:
 
     def __init__(self, *, temperature: float = 1.0, seed: int | None = None, instructions: str | None = None) -> None:
         self.rules = Rules()
+        self.measure: Measure | None = None
         self._temperature, self._seed = temperature, seed
         self._instructions = instructions or _instructions()
         self._tools = tuple(tool.spec for tool in TOOLS.values())
@@ -43,7 +45,7 @@ class GenericProfile:
         )
         return 2 * MESSAGE_OVERHEAD + count_tokens(self._instructions) + count_tokens(_ask(question)) + tools
 
-    def request(self, view: ContextView) -> ChatRequest:
+    def request(self, view: ContextView, draw: int = 0) -> ChatRequest:
         """Instructions, question, the visible turns, and last what is said only this once. While closing the tools stay
         listed, so that the shared start of the prompt stays the same, and their use is switched off."""
         messages = [Message("system", self._instructions), Message("user", _ask(view.question))]
@@ -56,7 +58,7 @@ class GenericProfile:
             tools=self._tools,
             temperature=self._temperature,
             max_tokens=view.reply_tokens,
-            seed=self._seed,
+            seed=None if self._seed is None else self._seed + draw,
             extra={"tool_choice": "none"} if view.closing else {},
         )
 
@@ -64,7 +66,7 @@ class GenericProfile:
         """Calls if there are any, else the final list in the text, else in the reasoning of a model that wrote no text."""
         message = completion.message
         reasoning = message.reasoning or ""
-        calls = tuple(ToolCall(call.id, _name(call.name), call.arguments) for call in message.tool_calls)
+        calls = tuple(ToolCall(call.id, tool_name(call.name), call.arguments) for call in message.tool_calls)
         written = message.content if message.content.strip() else reasoning
         return Action(
             reasoning=reasoning,
@@ -77,11 +79,6 @@ class GenericProfile:
 
 def _ask(question: str) -> str:
     return f"<question>\n{question}\n</question>"
-
-
-def _name(name: str) -> str:
-    """A tool's name without what harmony servers leave on it: a namespace in front, a control token behind."""
-    return name.split("<|", 1)[0].strip().removeprefix("functions.")
 
 
 def _turn(turn: Turn) -> list[Message]:

@@ -1,0 +1,123 @@
+"""The profile of Chroma's Context-1 in its exact form: token ids in the harmony format, as the model was trained.
+
+Knows the shape of the conversation only; what is in it is decided by the context and its rules. The portable form over a
+chat endpoint is `context1_chat.py`; both share CONTEXT_1_RULES.
+"""
+
+from collections.abc import Iterator
+
+from worker.harness.actions import Action
+from worker.harness.budget import Rules
+from worker.harness.context import ContextView, Measure, Turn
+from worker.harness.final_list import parse_final, parse_tagged
+from worker.harness.profiles.carrier import CARRIER, results, tool_specs, unwrapped, wrapped
+from worker.harness.profiles.phrasing import Phrasing, shipped
+from worker.harness.wording import Wording
+from worker.inference.harmony import Harmony, Rendering, Tokens
+from worker.inference.harmony_reply import HarmonyReply
+from worker.inference.messages import PromptRequest, Sampled
+
+CONTEXT_1_WORDING = Wording(
+    list_lead="\n",
+    chunk_header="# DOCUMENT ID: {id} ({tokens} tokens) ",
+    rejected=(
+        "Error: over the token budget ({used}/{shown} tokens). Call prune_chunks to make room, or write your final "
+        "answer."
+    ),
+    nothing_fits="No results found",
+    emptied="",
+)
+CONTEXT_1_RULES = Rules(
+    missing_rank=20,
+    soft_message=False,
+    prune_documents=False,
+    titles=False,
+    collapse_blank_lines=True,
+    redraws=1,
+    carrier=CARRIER,
+    wording=CONTEXT_1_WORDING,
+)
+"""Where they differ from the generic ones: the letters of headers and errors, nothing shown that the model never saw."""
+
+
+class Context1Profile:
+    """Serves one run. `date` (YYYY-MM-DD) is the same for all rollouts of a search, so that their prompts begin alike."""
+
+    def __init__(
+        self,
+        harmony: Harmony,
+        date: str,
+        *,
+        phrasing: Phrasing | None = None,
+        rules: Rules = CONTEXT_1_RULES,
+        seed: int | None = None,
+    ) -> None:
+        self.rules = rules
+        self.measure: Measure | None = self._turn_tokens
+        self.rendering = Rendering()
+        self._harmony = harmony
+        self._phrasing = phrasing or shipped()
+        self._seed = seed
+        self._opening = harmony.opening(date, tool_specs(self._phrasing))
+
+    def opening_tokens(self, question: str) -> int:
+        """Tokens of system and developer message and of the prompt with the question."""
+        return len(self._begin(question))
+
+    def request(self, view: ContextView, draw: int = 0) -> PromptRequest:
+        """The whole conversation in token ids. The model itself writes the start of its message."""
+        prompt = [*self._begin(view.question)]
+        for turn in view.turns:
+            for part in self._turn(turn):
+                prompt += part
+        if view.transient:
+            prompt += self._harmony.user(view.transient)
+        return PromptRequest(
+            tuple(prompt),
+            max_tokens=self.rules.reply_cap(view.used, len(prompt)),
+            seed=None if self._seed is None else self._seed + draw,
+        )
+
+    def action(self, answer: Sampled) -> Action:
+        """What the model decided."""
+        return action_of(self._harmony.read(answer.tokens), answer.finish_reason)
+
+    def _begin(self, question: str) -> Tokens:
+        """The prompt is an observation too: it ends with a usage line, which counts what stands above it."""
+        prompt = self._phrasing.ask(question)
+        bare = self.rendering.of(self._harmony.user, prompt)
+        usage = self.rules.say(self.rules.wording.usage_line, len(self._opening) + len(bare))
+        return self._opening + self.rendering.of(self._harmony.user, f"{prompt}\n\n{usage}")
+
+    def _turn_tokens(self, turn: Turn) -> int:
+        return sum(map(len, self._turn(turn)))
+
+    def _turn(self, turn: Turn) -> Iterator[Tokens]:
+        action, render = turn.action, self.rendering.of
+        if action.reasoning:
+            yield render(self._harmony.said, action.reasoning, "analysis")
+        if action.text:
+            yield render(self._harmony.said, action.text, "commentary" if action.calls else "final")
+        if action.calls:
+            name, arguments = wrapped(action.calls)
+            yield render(self._harmony.called, name, arguments)
+        if turn.results:
+            yield render(self._harmony.answered, *results(turn))
+        if turn.note:
+            yield render(self._harmony.user, turn.note)
+
+
+def action_of(reply: HarmonyReply, finish_reason: str) -> Action:
+    """Calls if there are any, unwrapped; else the final list in the text, else the one in the reasoning of a model that
+    wrote no text. Malformed is a reply that holds none of these, unless it was cut off, and a carrier that cannot be read.
+    """
+    calls, readable = unwrapped(reply.calls)
+    final = parse_final(reply.text) if reply.text else parse_tagged(reply.reasoning)
+    empty = not calls and final is None and not reply.text
+    return Action(
+        reasoning=reply.reasoning,
+        calls=calls,
+        final=None if calls else final,
+        text=reply.text,
+        malformed=not readable or (empty and finish_reason != "length"),
+    )
