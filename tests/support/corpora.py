@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from worker.corpus.parsing import ParserPool
 
 from worker.corpus.analyzer import analyze
 from worker.corpus.corpus import Corpora
+from worker.corpus.parsing import ParserPool
 from worker.corpus.vectors import Vectors
 from worker.inference.embedder import Embedders
 from worker.store.collections import Collection
