@@ -22,6 +22,8 @@ _CLOSE = re.compile(r"<\s*/\s*document\s*>", re.IGNORECASE)
 _REASON = re.compile(r"<\s*justification\s*>(.*?)(?:<\s*/\s*justification\s*>|\Z)", re.IGNORECASE | re.DOTALL)
 _NOTHING = re.compile(r"<\s*nodocuments\b", re.IGNORECASE)
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*(.*?)\s*```\s*\Z", re.DOTALL)
+_OF_CALLS = frozenset({"chunk_ids", "tool_calls"})
+"""Names that say that a list belongs to a tool call which went astray."""
 _TAG = re.compile(r"<[^<>]*>")
 DOCUMENT_CHUNKS = 3
 """At most this many passages stand for a document that was only read and is named by its document id."""
@@ -82,7 +84,8 @@ def _from_json(text: str) -> list[Ranked] | None:
     except (ValueError, RecursionError):
         return None
     if isinstance(parsed, dict):
-        lists = [value for value in cast(dict[str, object], parsed).values() if isinstance(value, list)]
+        fields = cast(dict[str, object], parsed)
+        lists = [value for name, value in fields.items() if isinstance(value, list) and name not in _OF_CALLS]
         parsed = cast(object, lists[0]) if len(lists) == 1 else None
     if not isinstance(parsed, list):
         return None
@@ -90,6 +93,8 @@ def _from_json(text: str) -> list[Ranked] | None:
     for item in cast(list[object], parsed):
         if isinstance(item, dict):
             fields = cast(dict[str, object], item)
+            if "id" not in fields:
+                return None
             entries.append(Ranked(_clean(str(fields.get("id", ""))), str(fields.get("justification", "")).strip()))
         elif isinstance(item, str | int):
             entries.append(Ranked(_clean(str(item))))

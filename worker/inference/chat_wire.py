@@ -65,7 +65,7 @@ def request_body(
     names = sorted(reasoning_fields) or list(REASONING_FIELDS)
     body: dict[str, JsonValue] = {
         "model": model,
-        "messages": [_message(message, names) for message in request.messages],
+        "messages": [_message(message, names, bare=request.bare_arguments) for message in request.messages],
         "temperature": request.temperature,
         "top_p": request.top_p,
         "max_tokens": request.max_tokens,
@@ -73,7 +73,7 @@ def request_body(
     if request.seed is not None:
         body["seed"] = request.seed + attempt - 1
     if request.tools:
-        body["tools"] = [_tool(tool, strict="strict" not in refused) for tool in request.tools]
+        body["tools"] = [_tool(tool, strict=tool.strict and "strict" not in refused) for tool in request.tools]
         body["parallel_tool_calls"] = True
     body.update(request.extra)
     if "max_tokens" in refused:
@@ -92,19 +92,25 @@ def _tool(tool: ToolSpec, *, strict: bool) -> JsonValue:
     return {"type": "function", "function": function}
 
 
-def _message(message: Message, reasoning_names: Sequence[str]) -> JsonValue:
+def _message(message: Message, reasoning_names: Sequence[str], *, bare: bool) -> JsonValue:
     wire: dict[str, JsonValue] = {"role": message.role, "content": message.content}
     if message.tool_call_id is not None:
         wire["tool_call_id"] = message.tool_call_id
+    if message.name is not None:
+        wire["name"] = message.name
     if message.reasoning:
         wire.update(dict.fromkeys(reasoning_names, message.reasoning))
     if message.tool_calls:
         wire["content"] = message.content or None
         wire["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _object(call.arguments)}}
+            _sent(call.id, call.name, call.arguments if bare else _object(call.arguments))
             for call in message.tool_calls
         ]
     return wire
+
+
+def _sent(call_id: str, name: str, arguments: str) -> JsonValue:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def _object(arguments: str) -> str:
@@ -159,10 +165,7 @@ def completion_body(completion: Completion, model: str) -> dict[str, JsonValue]:
     if completion.message.reasoning:
         message["reasoning"] = completion.message.reasoning
     if completion.message.tool_calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in completion.message.tool_calls
-        ]
+        message["tool_calls"] = [_sent(call.id, call.name, call.arguments) for call in completion.message.tool_calls]
     return {
         "id": "chatcmpl-scripted",
         "object": "chat.completion",

@@ -18,22 +18,26 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool as the model sees it; `parameters` is a JSON schema of an object."""
+    """A tool as the model sees it; `parameters` is a JSON schema of an object, to which `strict` asks the server to hold
+    the arguments."""
 
     name: str
     description: str
     parameters: Mapping[str, JsonValue]
+    strict: bool = True
 
 
 @dataclass(frozen=True)
 class Message:
-    """One turn of a conversation; `tool_call_id` is set on tool results, `reasoning` is sent back to models that think."""
+    """One turn of a conversation; `tool_call_id` is set on tool results (with `name` where a server wants the tool's name),
+    `reasoning` is sent back to models that think."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     reasoning: str | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class Completion:
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One call of a chat model."""
+    """One call of a chat model. `bare_arguments` sends the arguments of earlier calls back as they are, also where they are
+    no JSON object, which many servers insist on."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
@@ -57,6 +62,7 @@ class ChatRequest:
     top_p: float = 0.9
     max_tokens: int = 4096
     seed: int | None = None
+    bare_arguments: bool = False
     extra: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
 
 

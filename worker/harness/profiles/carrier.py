@@ -51,7 +51,7 @@ def tool_specs(phrasing: Phrasing) -> tuple[ToolSpec, ...]:
             "properties": {argument: described},
             "required": [argument],
         }
-        specs.append(ToolSpec(name, phrasing.described[name], parameters))
+        specs.append(ToolSpec(name, phrasing.described[name], parameters, strict=False))
     return tuple(specs)
 
 
@@ -96,6 +96,16 @@ def _one(item: JsonValue, call_id: str) -> ToolCall | None:
         return None
     given = item.get("parameters", item.get("arguments"))
     return ToolCall(call_id, tool_name(name), _mended(given) if isinstance(given, str) else encoded(given))
+
+
+def spelled_out(text: str) -> tuple[ToolCall, ...]:
+    """Calls that were written as the whole text of an answer instead of being made; empty when the text is anything else."""
+    try:
+        value = cast(JsonValue, json.loads(text))
+    except (ValueError, RecursionError):
+        return ()
+    made = _carried(ToolCall("call", CARRIER, text)) if isinstance(value, dict | list) else []
+    return tuple(made) if all(call.name in _ARGUMENTS for call in made) else ()
 
 
 def _mended(arguments: str) -> str:

@@ -10,7 +10,7 @@ from worker.harness.actions import Action
 from worker.harness.budget import Rules
 from worker.harness.context import ContextView, Measure, Turn
 from worker.harness.final_list import parse_final, parse_tagged
-from worker.harness.profiles.carrier import CARRIER, results, tool_specs, unwrapped, wrapped
+from worker.harness.profiles.carrier import CARRIER, results, spelled_out, tool_specs, unwrapped, wrapped
 from worker.harness.profiles.phrasing import Phrasing, shipped
 from worker.harness.wording import Wording
 from worker.inference.harmony import Harmony, Rendering, Tokens
@@ -82,12 +82,15 @@ class Context1Profile:
         """What the model decided."""
         return action_of(self._harmony.read(answer.tokens), answer.finish_reason)
 
-    def _begin(self, question: str) -> Tokens:
-        """The prompt is an observation too: it ends with a usage line, which counts what stands above it."""
+    def ask(self, question: str) -> str:
+        """The text of the one user message: role prompt and question. It is an observation too, so it ends with a usage
+        line, which counts what stands above it."""
         prompt = self._phrasing.ask(question)
-        bare = self.rendering.of(self._harmony.user, prompt)
-        usage = self.rules.say(self.rules.wording.usage_line, len(self._opening) + len(bare))
-        return self._opening + self.rendering.of(self._harmony.user, f"{prompt}\n\n{usage}")
+        above = len(self._opening) + len(self.rendering.of(self._harmony.user, prompt))
+        return f"{prompt}\n\n{self.rules.say(self.rules.wording.usage_line, above)}"
+
+    def _begin(self, question: str) -> Tokens:
+        return self._opening + self.rendering.of(self._harmony.user, self.ask(question))
 
     def _turn_tokens(self, turn: Turn) -> int:
         return sum(map(len, self._turn(turn)))
@@ -108,10 +111,13 @@ class Context1Profile:
 
 
 def action_of(reply: HarmonyReply, finish_reason: str) -> Action:
-    """Calls if there are any, unwrapped; else the final list in the text, else the one in the reasoning of a model that
-    wrote no text. Malformed is a reply that holds none of these, unless it was cut off, and a carrier that cannot be read.
+    """Calls if there are any, unwrapped, or written out as the text; else the final list in the text, or in the reasoning
+    of a model that wrote no text.
+
+    Malformed is a reply that holds none of these and no text, unless it was cut off, and a carrier that cannot be read.
     """
     calls, readable = unwrapped(reply.calls)
+    calls = calls or spelled_out(reply.text)
     final = parse_final(reply.text) if reply.text else parse_tagged(reply.reasoning)
     empty = not calls and final is None and not reply.text
     return Action(
