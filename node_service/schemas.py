@@ -192,7 +192,8 @@ class CollectionCreate(Incoming):
     )
     dense_weight: Weight | None = Field(
         default=None,
-        description="Weight of the vector leg against 1 for the lexical leg; null: the embedder's default.",
+        description="Share of the vector leg, the lexical leg has the rest; null: what was measured for the embedder and "
+        "the script of the query.",
     )
     metadata: JsonObject = Field(default_factory=dict[str, JsonValue])
 

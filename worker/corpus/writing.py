@@ -147,6 +147,9 @@ def renew_indexes(connection: Connection) -> list[str]:
         rows: list[int] = [one[0] for one in connection.execute(chunks, (row.number,))]
         for chunk_row, text in chunk_texts(connection, rows).items():
             add_to_index(connection, row.number, chunk_row, text)
+        documents = "SELECT d.id, d.title, t.text FROM document d JOIN document_text t ON t.document_id = d.id"
+        for found in connection.execute(f"{documents} WHERE d.collection = ?", (row.number,)).fetchall():
+            put_names(connection, row.number, found["id"], found["title"], found["text"])
         connection.execute(
             "UPDATE collection SET analyzer = ?, grep_row = 0, index_version = index_version + 1 WHERE number = ?",
             (ANALYZER_VERSION, row.number),

@@ -71,3 +71,20 @@ def test_a_query_counts_as_cjk_by_most_of_its_letters() -> None:
     assert is_unspaced("PostgreSQL에서 데이터베이스 검색 엔진을 설치하는 방법")
     assert not is_unspaced("how to write 検索 in English")
     assert not is_unspaced("12 + 30")
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Pál Gábor", ["pal", "gabor"]),
+        ("Łódź, São Paulo, Straße", ["lodz", "sao", "paulo", "strasse"]),
+        ("năm việt nam", ["năm", "việt", "nam"]),
+        ("Ёлка и йод", ["ёлка", "и", "йод"]),
+    ],
+)
+def test_latin_words_lose_their_accents_except_where_accents_tell_words_apart(text: str, terms: list[str]) -> None:
+    assert analyze(text) == terms
+
+
+def test_a_word_gives_the_same_term_whatever_stands_around_it() -> None:
+    assert analyze("Hà Nội") == [*analyze("Hà"), *analyze("Nội")]
