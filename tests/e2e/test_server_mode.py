@@ -189,9 +189,8 @@ def test_a_search_whose_worker_is_killed_is_finished_by_the_next_one(
     with node.client() as http:
         search(http, QUESTION)  # the worker is up
         before, chat.reply.silent = len(chat.requests), True
-        made = http.post(
-            "/v1/searches", json={"query": QUESTION, "collection": "handbook", "profile": "generic"}
-        ).json()
+        body = {"query": QUESTION, "collection": "handbook", "mode": "agent", "profile": "generic"}
+        made = http.post("/v1/searches", json=body).json()
         wait_until(lambda: len(chat.requests) > before, END_SECONDS, "the model was asked")
         family = node.family(AGENT)
         if whole:
