@@ -154,6 +154,12 @@ class SearchCreate(Incoming):
     filter: JsonObject | None = Field(
         default=None, description="Only documents whose metadata has these values.", examples=[{"team": "platform"}]
     )
+    min_score: float = Field(
+        default=0, ge=0, le=1, description="Leave out passages with a lower score; 0 keeps all that were found."
+    )
+    neighbours: int = Field(
+        default=0, ge=0, le=3, description="Chunks before and behind each passage that come with it, for context."
+    )
     max_turns: int | None = Field(default=None, ge=1, le=100, description="Most turns of the agent.")
     deadline_seconds: float | None = Field(
         default=None,
@@ -193,13 +199,26 @@ class SearchCreate(Incoming):
         return [self.collection] if self.collection is not None else self.collections or []
 
 
+class NeighbourRead(Outgoing):
+    """A chunk beside a passage in its document."""
+
+    chunk_id: str
+    text: str
+    start: int
+    end: int
+    page: int | None
+
+
 class PassageRead(Outgoing):
     """A piece of a document that answers the query; `text` is `document[start:end]`, counted in code points."""
 
     model_config = ConfigDict(extra="allow")
 
     rank: int = Field(description="From 1.")
-    score: float = Field(description="0 to 1; comparable within one result.")
+    score: float = Field(
+        description="0 to 1: how likely the passage is needed for the answer, as the node estimates it from words, vectors, "
+        "names and links. It means the same in every mode; the order of a model's list need not follow it."
+    )
     document_id: str
     chunk_id: str
     key: str = Field(description="The caller's name of the document.", examples=["guides/setup.md"])
@@ -211,6 +230,7 @@ class PassageRead(Outgoing):
     end: int
     page: int | None = Field(default=None, description="From 1, for formats that have pages.")
     metadata: dict[str, JsonValue]
+    neighbours: list[NeighbourRead] = Field(description="As many as the request asked for, in document order.")
     justification: str
     found_by: list[str] = Field(description="The queries that found it.")
 
@@ -220,8 +240,6 @@ class ResultRead(Outgoing):
 
     model_config = ConfigDict(extra="allow")
 
-    mode: Literal["one_shot", "agent"] = Field(description="What was done; `auto` is decided by then.")
-    profile: str | None = Field(description="The profile that was used; null for `one_shot`.", examples=["offline"])
     mode: Literal["one_shot", "agent"] = Field(description="How the search was done in the end.")
     mode_reason: str = Field(description="Why `auto` chose that mode; empty when the request named it.")
     profile: str | None = Field(description="What drove the agent; null for one shot.", examples=["offline"])
@@ -234,7 +252,14 @@ class ResultRead(Outgoing):
 
 
 _JOB_FIELDS = ("id", "status", "created_at", "started_at", "ended_at", "error", "attempt", "last_step", "result")
-_REQUEST_DEFAULTS: dict[str, Any] = {"filter": None, "max_turns": None, "deadline_seconds": None, "metadata": {}}
+_REQUEST_DEFAULTS: dict[str, Any] = {
+    "filter": None,
+    "min_score": 0,
+    "neighbours": 0,
+    "max_turns": None,
+    "deadline_seconds": None,
+    "metadata": {},
+}
 
 
 class SearchSummary(Outgoing):
@@ -273,6 +298,8 @@ class SearchRead(SearchSummary):
     """A search, with its result once it succeeded."""
 
     filter: dict[str, JsonValue] | None
+    min_score: float
+    neighbours: int
     max_turns: int | None
     deadline_seconds: float | None
     attempt: int = Field(description="How often a worker has taken it up.")

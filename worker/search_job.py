@@ -12,18 +12,22 @@ from worker.corpus.records import Chunk, SearchHits
 from worker.errors import ConfigurationError
 from worker.harness.agent import Policy, SearchAgent
 from worker.harness.budget import Limits
-from worker.harness.outcome import AgentOutcome, Selection, Usage, rank_score
+from worker.harness.duplicates import without_duplicates
+from worker.harness.outcome import AgentOutcome, Selection, Usage
 from worker.harness.policies.evidence import Evidence
 from worker.harness.policies.model import ModelPolicy
 from worker.harness.policies.offline import OfflinePolicy
 from worker.harness.policies.ranking import Ranked
-from worker.harness.policies.survey import one_shot, route, survey
+from worker.harness.policies.survey import one_shot, route, survey, trust_in
 from worker.harness.policies.telling import reason
 from worker.harness.profiles.generic import GenericProfile
 from worker.harness.trajectory import FORMAT_VERSION, Recorder
 from worker.job_context import JobContext
 from worker.runtime import Runtime
 from worker.store.collections import Collection, get_collection
+
+SPARE = 10
+"""Passages that one shot looks at beyond what is asked for, in place of duplicates."""
 
 
 class SearchRequest(BaseModel):
@@ -37,6 +41,8 @@ class SearchRequest(BaseModel):
     profile: Literal["auto", "generic", "offline"] = "auto"
     top_k: int = 10
     filter: dict[str, JsonValue] | None = None
+    min_score: float = 0.0
+    neighbours: int = 0
     max_turns: int | None = None
     deadline_seconds: float | None = None
 
@@ -85,8 +91,10 @@ def run_search_job(runtime: Runtime, context: JobContext) -> JsonValue:
     space = Space(runtime.corpora.open(workspace), collections, request.filter)
     context.check()
     answered = answer(runtime, space, request, context)
-    passages = [_passage(rank, one) for rank, one in enumerate(space.current(answered.selections)[: request.top_k], 1)]
     outcome = answered.outcome
+    wanted = [one for one in space.current(outcome.selections) if one.score >= request.min_score]
+    kept = without_duplicates(wanted)[: request.top_k]
+    passages = [_passage(rank, one, space, request.neighbours) for rank, one in enumerate(kept, 1)]
     return {
         "mode": answered.mode,
         "mode_reason": answered.why,
@@ -109,22 +117,17 @@ class Answered:
     profile: str | None = None
     why: str = ""
 
-    @property
-    def selections(self) -> Sequence[Selection]:
-        """The passages, best first."""
-        return self.outcome.selections
-
 
 def answer(runtime: Runtime, space: Space, request: SearchRequest, context: JobContext) -> Answered:
     """Does the search in the mode that the request names, or in the one that `auto` finds fit."""
-    if request.mode == "agent":
-        return _agent(runtime, space, request, context)
     evidence = survey(request.query, space.insight)
     context.check()
-    shot = one_shot(evidence, request.top_k)
+    if request.mode == "agent":
+        return _agent(runtime, space, request, context, evidence)
+    shot = one_shot(evidence, request.top_k + SPARE)
     if request.mode == "one_shot":
         return Answered("one_shot", _shot(request, context, evidence, shot))
-    chosen = route(evidence, shot)
+    chosen = route(evidence, shot[: request.top_k])
     context.check()
     if chosen.mode == "one_shot":
         return Answered("one_shot", _shot(request, context, evidence, shot), why=chosen.why)
@@ -133,10 +136,10 @@ def answer(runtime: Runtime, space: Space, request: SearchRequest, context: JobC
 
 def _shot(request: SearchRequest, context: JobContext, evidence: Evidence, shot: Sequence[Ranked]) -> AgentOutcome:
     context.step("start", {"format_version": FORMAT_VERSION, "question": request.query, "mode": "one_shot"})
-    found, chunks = evidence.found, [evidence.candidates[one.row].chunk for one in shot]
+    found = evidence.found
     selections = tuple(
-        Selection(chunk, rank_score(rank), reason(evidence, chunk.row, []), found_by=(request.query,))
-        for rank, chunk in enumerate(chunks, 1)
+        Selection(evidence.candidates[one.row].chunk, one.trust, reason(evidence, one.row, []), (request.query,))
+        for one in shot
     )
     outcome = AgentOutcome(
         selections=selections,
@@ -156,21 +159,21 @@ def _agent(
     space: Space,
     request: SearchRequest,
     context: JobContext,
-    evidence: Evidence | None = None,
+    evidence: Evidence,
 ) -> Answered:
     profile = _profile(runtime, request)
     limits = Limits(
         turns=request.max_turns or Limits.turns,
         seconds=request.deadline_seconds or runtime.settings.search_deadline_seconds,
     )
-    agent = SearchAgent(
-        _policy(runtime, profile, space, request, evidence),
-        space,
-        limits=limits,
-        recorder=Recorder(context.step),
-        check=context.check,
-    )
-    return Answered("agent", agent.run(request.query), profile)
+    policy = _policy(runtime, profile, space, request, evidence)
+    agent = SearchAgent(policy, space, limits=limits, recorder=Recorder(context.step), check=context.check)
+    outcome = agent.run(request.query)
+    trusted = policy.trust if isinstance(policy, OfflinePolicy) else {}
+    if any(one.chunk.row not in trusted for one in outcome.selections):
+        trusted = trust_in(evidence, [one.chunk for one in outcome.selections])
+    scored = tuple(replace(one, score=trusted[one.chunk.row]) for one in outcome.selections)
+    return Answered("agent", replace(outcome, selections=scored), profile)
 
 
 def _profile(runtime: Runtime, request: SearchRequest) -> Literal["generic", "offline"]:
@@ -188,15 +191,16 @@ def _policy(
     profile: Literal["generic", "offline"],
     space: Space,
     request: SearchRequest,
-    evidence: Evidence | None,
+    evidence: Evidence,
 ) -> Policy:
     if profile == "generic" and runtime.chat is not None:
         return ModelPolicy(runtime.chat, GenericProfile())
     return OfflinePolicy(space.insight, request.top_k, surveyed=evidence)
 
 
-def _passage(rank: int, selection: Selection) -> JsonValue:
+def _passage(rank: int, selection: Selection, space: Space, neighbours: int) -> JsonValue:
     chunk = selection.chunk
+    near = space.insight.around(chunk, neighbours) if neighbours else []
     return {
         "rank": rank,
         "score": round(selection.score, 6),
@@ -211,6 +215,9 @@ def _passage(rank: int, selection: Selection) -> JsonValue:
         "end": chunk.end,
         "page": chunk.page,
         "metadata": dict(chunk.metadata),
+        "neighbours": [
+            {"chunk_id": one.id, "text": one.text, "start": one.start, "end": one.end, "page": one.page} for one in near
+        ],
         "justification": selection.justification,
         "found_by": list(selection.found_by),
     }

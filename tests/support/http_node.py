@@ -151,6 +151,7 @@ def passage(**changes: Any) -> dict[str, Any]:
         "end": 23,
         "page": None,
         "metadata": {},
+        "neighbours": [],
         "justification": "Says where.",
         "found_by": ["Where is the harbour?"],
     }

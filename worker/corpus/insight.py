@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from worker.corpus.fusion import knows_language
 from worker.corpus.lexical import chunks_holding, document_frequencies
 from worker.corpus.name_table import NamedRow, rows_named
-from worker.corpus.reading import CollectionRow, chunks_by_row, collection_row, vectors_of_rows
+from worker.corpus.reading import CollectionRow, chunks_around, chunks_by_row, collection_row, vectors_of_rows
 from worker.corpus.records import Chunk, SearchHits
 from worker.corpus.retrieval import Scope
 from worker.corpus.search import Search, SearchMemory
@@ -112,6 +112,11 @@ class CorpusInsight:
                 for row, chunk in chunks_by_row(connection, rows).items()
                 if chunk.collection_id in allowed and (scope is None or row in scope)
             }
+
+    def around(self, chunk: Chunk, count: int) -> list[Chunk]:
+        """The `count` chunks before and behind one of these chunks in its document, in order."""
+        with self.store.read() as connection:
+            return chunks_around(connection, chunk, count)
 
     def _allowed(self, connection: Connection, found: list[NamedRow]) -> list[NamedRow]:
         scope = self._scope(connection)

@@ -119,6 +119,13 @@ def chunks_of_document(connection: Connection, document_id: str) -> list[Chunk]:
     return [to_chunk(row) for row in connection.execute(statement, (document_id,))]
 
 
+def chunks_around(connection: Connection, chunk: Chunk, count: int) -> list[Chunk]:
+    """The `count` chunks before and behind a chunk in its document, in order, without it."""
+    statement = f"{_CHUNK} WHERE k.document_id = ? AND k.position BETWEEN ? AND ? ORDER BY k.position"
+    found = connection.execute(statement, (chunk.document_id, chunk.position - count, chunk.position + count))
+    return [near for near in (to_chunk(row) for row in found) if near.row != chunk.row]
+
+
 def rows_of_chunk_ids(connection: Connection, chunk_ids: Iterable[str]) -> dict[str, int]:
     """The rows of chunk ids; an id that names no chunk is left out."""
     statement = "SELECT row FROM chunk WHERE document_id = ? AND n = ?"

@@ -83,6 +83,10 @@ class Evidence:
                     candidate.alone = max(candidate.alone, owner.quality / len(owners[phrase]))
         self.names = list(dict.fromkeys(phrases))
 
+    def consider(self, chunks: Mapping[int, Chunk]) -> None:
+        """Takes in chunks that were found in other ways, by row."""
+        self._admit({row: chunk for row, chunk in chunks.items() if row not in self.candidates})
+
     def direct(self) -> Numbers:
         """One line of DIRECT numbers for each candidate."""
         candidates = [self.candidates[row] for row in self.rows]

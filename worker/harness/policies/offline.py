@@ -51,6 +51,11 @@ class OfflinePolicy:
         self._pruned: set[str] = set()
         self._calls = 0
 
+    @property
+    def trust(self) -> dict[int, float]:
+        """How likely each candidate is needed for the answer, by row; empty before the second turn."""
+        return {one.row: one.trust for one in self._ranking}
+
     def opening_tokens(self, question: str) -> int:
         """Only the question stands before the first turn."""
         return count_tokens(question)

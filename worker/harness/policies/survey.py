@@ -5,6 +5,7 @@ Used for the mode `one_shot`, and by `auto` to decide between one shot and the a
 
 from dataclasses import dataclass
 
+from worker.corpus.records import Chunk
 from worker.harness.policies.evidence import Evidence
 from worker.harness.policies.insight import Insight
 from worker.harness.policies.question import Question
@@ -48,3 +49,9 @@ def route(evidence: Evidence, shot: list[Ranked]) -> Route:
     way = evidence.way_to(missing[0], [row for row in needed if row != missing[0]])
     why = told_link(evidence, missing[0], *way) if way else reason(evidence, missing[0], [])
     return Route("agent", f"The one query lacks a passage that is needed: {why}")
+
+
+def trust_in(evidence: Evidence, chunks: list[Chunk]) -> dict[int, float]:
+    """How likely each chunk is needed for the answer, by row, wherever it was found."""
+    evidence.consider({chunk.row: chunk for chunk in chunks})
+    return {one.row: one.trust for one in rank(evidence)}

@@ -1,0 +1,26 @@
+"""Passages that say the same twice take a place that another could have; here the later one goes. Compares words only."""
+
+from collections.abc import Sequence
+
+from worker.harness.outcome import Selection
+from worker.harness.policies.reading import read
+
+ALIKE = 0.9
+"""Share of different words that two passages must have in common to count as one."""
+
+
+def without_duplicates(selections: Sequence[Selection]) -> list[Selection]:
+    """The selections in their order, without those whose words are nearly those of an earlier one."""
+    kept: list[tuple[Selection, frozenset[str]]] = []
+    for selection in selections:
+        words = frozenset(read(selection.chunk).counts)
+        if not any(_alike(words, others) for _, others in kept):
+            kept.append((selection, words))
+    return [selection for selection, _ in kept]
+
+
+def _alike(first: frozenset[str], second: frozenset[str]) -> bool:
+    fewer, more = sorted((len(first), len(second)))
+    if fewer < ALIKE * more:  # they cannot have enough in common
+        return False
+    return len(first & second) >= ALIKE * len(first | second)
