@@ -79,3 +79,33 @@ def test_a_sync_brings_a_site_into_its_collection(node: HttpNode) -> None:
     assert all(document["url"].startswith(site.url) for document in documents)
     key = quote(documents[0]["key"])
     assert tenant.http.get(f"/v1/collections/handbook/documents/{key}").json()["key"] == documents[0]["key"]
+
+
+@pytest.mark.slow
+def test_auto_says_how_it_decided_and_answers_either_way(node: HttpNode) -> None:
+    tenant = node.tenant()
+    tenant.collection()
+    for key, text in TEXTS.items():
+        tenant.put(key, text)
+    body = {"query": "Who founded the company that built the Anselm Tower?", "collection": "handbook", "top_k": 1}
+    result = tenant.http.post("/v1/searches", json=body, headers={"Prefer": "wait=30"}).json()["result"]
+    assert result["mode"] in ("one_shot", "agent")
+    assert result["mode_reason"]
+    assert len(result["passages"]) == 1
+
+
+@pytest.mark.slow
+def test_a_least_score_and_neighbours_shape_the_result(node: HttpNode) -> None:
+    tenant = node.tenant()
+    tenant.collection()
+    chapters = [f"## Chapter {n}\n\n" + f"The keeper of lamp {n} wrote down the weather. " * 60 for n in range(6)]
+    assert tenant.put("book.md", "# Lamps\n\n" + "\n\n".join(chapters)).status_code == 201
+    body = {"query": "keeper of lamp 3", "collection": "handbook", "mode": "one_shot", "top_k": 1, "neighbours": 1}
+    result = tenant.http.post("/v1/searches", json=body, headers={"Prefer": "wait=30"}).json()["result"]
+    (passage,) = result["passages"]
+    ends = sorted((near["start"], near["end"]) for near in passage["neighbours"])
+    assert 1 <= len(ends) <= 2
+    assert all(end <= passage["start"] or start >= passage["end"] for start, end in ends)
+    nothing = tenant.http.post("/v1/searches", json=body | {"min_score": 1}, headers={"Prefer": "wait=30"}).json()
+    assert nothing["status"] == "succeeded"
+    assert nothing["result"]["passages"] == []
