@@ -60,7 +60,7 @@ def show_comparison(console: Console, compared: Comparison, earlier: str) -> Non
     console.print(
         Text(
             f"* the interval leaves out zero · p50 {compared.p50_before:,.1f} → {compared.p50_after:,.1f} ms"
-            f" · left out: {compared.only_before} questions of the earlier run, {compared.only_after} of this one",
+            f" · only before {compared.only_before}, only now {compared.only_after} questions",
             "dim",
         )
     )

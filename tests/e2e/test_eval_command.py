@@ -47,7 +47,7 @@ def test_a_set_is_measured_without_a_node_and_leaves_nothing_but_its_files(cli: 
     assert "1 gold entries name documents that are not there" in done.stdout
     report = json.loads((cli.cwd / "out/report.json").read_text())
     assert report["recall"]["5"] == pytest.approx(0.75)
-    assert {"2", "5", "8", "10", "20"} == report["recall"].keys() == report["all"].keys()
+    assert {"1", "2", "5", "8", "10", "20"} == report["recall"].keys() == report["all"].keys()
     wanted = "dataset questions documents mode profile titles mrr ndcg10 latency_ms embedder seed versions"
     assert report.keys() >= set(wanted.split())
     assert report["latency_ms"].keys() == {"p50", "p95"}

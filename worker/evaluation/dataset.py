@@ -68,8 +68,8 @@ class Dataset:
         return replace(self, questions=questions, gold={one.id: self.gold[one.id] for one in questions})
 
     def unknown_gold(self, known: set[str]) -> int:
-        """How many gold entries name a document that is not among `known`."""
-        return sum(document not in known for gold in self.gold.values() for document in gold.gains)
+        """How many gold entries of the questions name a document that is not among `known`."""
+        return sum(document not in known for one in self.questions for document in self.gold[one.id].gains)
 
 
 def pooled(name: str, sets: Sequence[Dataset], unrelated: Sequence[Text] = ()) -> Dataset:

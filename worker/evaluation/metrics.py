@@ -10,7 +10,7 @@ from math import log2
 import numpy as np
 from numpy.typing import NDArray
 
-CUTS = (2, 5, 8, 10, 20)
+CUTS = (1, 2, 5, 8, 10, 20)
 """Ranks at which recall is measured."""
 NDCG_CUT = 10
 NAMES = (*(f"recall@{cut}" for cut in CUTS), *(f"all@{cut}" for cut in CUTS), "mrr", "ndcg10")

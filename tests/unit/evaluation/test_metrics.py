@@ -30,8 +30,8 @@ def figures(gold: Mapping[str, int], ranking: Sequence[str]) -> dict[str, float]
 
 def test_figures_of_a_small_case_are_those_counted_by_hand() -> None:
     found = figures({"a": 1, "b": 1, "gone": 1}, ["x", "a", "y", "z", "v", "w", "b"])
-    assert [found[f"recall@{cut}"] for cut in CUTS] == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3, 2 / 3])
-    assert [found[f"all@{cut}"] for cut in CUTS] == [0.0] * 5
+    assert [found[f"recall@{cut}"] for cut in CUTS] == pytest.approx([0, 1 / 3, 1 / 3, 2 / 3, 2 / 3, 2 / 3])
+    assert [found[f"all@{cut}"] for cut in CUTS] == [0.0] * 6
     assert found["mrr"] == 1 / 2
     best = 1 + 1 / math.log2(3) + 1 / math.log2(4)
     assert found["ndcg10"] == pytest.approx((1 / math.log2(3) + 1 / math.log2(8)) / best)
@@ -39,12 +39,14 @@ def test_figures_of_a_small_case_are_those_counted_by_hand() -> None:
 
 def test_a_question_is_complete_from_the_rank_of_its_last_gold_document_on() -> None:
     found = figures({"a": 1, "b": 1}, ["a", "x", "y", "z", "u", "v", "b"])
-    assert [found[f"all@{cut}"] for cut in CUTS] == [0.0, 0.0, 1.0, 1.0, 1.0]
+    assert [found[f"all@{cut}"] for cut in CUTS] == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
 
 
 def test_an_empty_ranking_scores_nothing_and_a_perfect_one_everything() -> None:
     assert set(figures({"a": 1}, []).values()) == {0.0}
-    assert set(figures({"a": 1, "b": 1}, ["b", "a"]).values()) == {1.0}
+    assert set(figures({"a": 1}, ["a", "x"]).values()) == {1.0}
+    perfect = figures({"a": 1, "b": 1}, ["b", "a"])
+    assert {name: value for name, value in perfect.items() if value < 1} == {"recall@1": 0.5, "all@1": 0.0}
 
 
 def test_grades_count_in_ndcg_and_nowhere_else() -> None:
