@@ -18,7 +18,8 @@ class Action:
     """Reasoning plus tool calls, or a final list. Calls win when both are there.
 
     `final` is None when there is no list at all, and empty when the policy says that nothing in the corpus helps.
-    `text` is what the model wrote beside its calls; token counts are 0 where nobody measured them. `malformed` says that
+    `text` is what the model wrote beside its calls; token counts are 0 where nobody counted them, and `measured` where the
+    model's own server did. `malformed` says that
     the reply broke its format, `redraws` how many such replies were drawn and dropped before this one.
     """
 
@@ -29,5 +30,6 @@ class Action:
     finish_reason: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    measured: bool = False
     malformed: bool = False
     redraws: int = 0

@@ -243,6 +243,7 @@ class SearchAgent:
             completion_tokens=meter.completion_tokens,
             model_seconds=meter.model_seconds,
             tool_seconds=meter.tool_seconds,
+            rerank_seconds=self.toolbox.rerank_seconds,
             context_tokens_peak=context.peak,
             context_tokens_final=context.used,
             token_budget=self.rules.window,

@@ -21,19 +21,22 @@ def rank_score(rank: int) -> float:
 class Selection:
     """A chunk in the result, best first; `score` is `rank_score` of its place, `found_by` how the run came to see it.
 
-    An entry of `found_by` is a search query as it was sent, `grep: <pattern>` or `read: <document id>`.
+    An entry of `found_by` is a search query as it was sent, `grep: <pattern>` or `read: <document id>`. `ranks` has an
+    entry for every rollout: the place there, from 1, or None; empty before rollouts are put together.
     """
 
     chunk: Chunk
     score: float
     justification: str = ""
     found_by: tuple[str, ...] = ()
+    ranks: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
 class Usage:
     """Counts of one run. Tokens of prompts and completions as the endpoint measured them (estimated where it did not);
-    `context_tokens_*` are our own count of the pruned view; seconds are wall-clock sums over turns."""
+    `context_tokens_*` are our own count of the pruned view; seconds are wall-clock sums over turns, but those of the
+    reranker over its calls, of which several may run at once."""
 
     turns: int = 0
     tool_calls: int = 0
@@ -43,14 +46,30 @@ class Usage:
     completion_tokens: int = 0
     model_seconds: float = 0.0
     tool_seconds: float = 0.0
+    rerank_seconds: float = 0.0
     context_tokens_peak: int = 0
     context_tokens_final: int = 0
     token_budget: int = 0
 
 
 @dataclass(frozen=True)
+class RolloutEnd:
+    """How one rollout ended: its stop reason (or the code of the error of its model), what it chose, and whether its list
+    counted in the fusion."""
+
+    rollout: int
+    stop_reason: str
+    degraded: tuple[str, ...] = ()
+    counted: bool = True
+    turns: int = 0
+    tool_calls: int = 0
+    chunk_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class AgentOutcome:
-    """The ranked selections, why the run ended, and every degradation by name (empty: none)."""
+    """The ranked selections, why the run ended, and every degradation by name (empty: none). `rollouts` is filled when
+    the outcome is that of one or more of them."""
 
     selections: tuple[Selection, ...]
     stop_reason: str
@@ -58,3 +77,4 @@ class AgentOutcome:
     usage: Usage
     index_version: int = 0
     vector_lag: int = 0
+    rollouts: tuple[RolloutEnd, ...] = ()

@@ -5,6 +5,7 @@ order, and decides what is displayed. What was fetched early is used only where 
 """
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, cast
@@ -88,6 +89,7 @@ class Toolbox:
     degraded: dict[str, None] = field(default_factory=dict[str, None])
     index_version: int = 0
     vector_lag: int = 0
+    rerank_seconds: float = 0.0
     _made: dict[tuple[str, Arguments], int] = field(default_factory=dict[tuple[str, Arguments], int])
     _scores: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
 
@@ -159,11 +161,14 @@ class Toolbox:
         if self.reranker is None or not chunks:
             return list(chunks)
         new = [chunk for chunk in chunks if (query, chunk.id) not in self._scores]
+        started = time.monotonic()
         try:
             scores = self.reranker(query, new) if new else ()
         except (ModelUnavailable, ModelRefused):
             self.degraded["reranker-unavailable"] = None
             return list(chunks)
+        finally:
+            self.rerank_seconds += time.monotonic() - started
         self._scores.update({(query, chunk.id): score for chunk, score in zip(new, scores, strict=True)})
         return sorted(chunks, key=lambda chunk: -self._scores[query, chunk.id])
 

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from worker.harness.actions import Action, Ranked
 from worker.harness.budget import Limits, Rules
 from worker.harness.context import Observation, render
-from worker.harness.outcome import AgentOutcome
+from worker.harness.outcome import AgentOutcome, RolloutEnd
 from worker.inference.messages import ToolCall
 
 FORMAT_VERSION = 1
@@ -33,10 +33,11 @@ def ignore_step(kind: str, data: StepData) -> None:
 
 
 class Recorder:
-    """Keeps the steps of one run and hands each on at once, as `on_step(kind, data)`."""
+    """Keeps the steps of one run and hands each on at once, as `on_step(kind, data)`; `rollout` numbers the runs of one
+    search from 1."""
 
-    def __init__(self, on_step: Callable[[str, StepData], object] = ignore_step) -> None:
-        self._on_step = on_step
+    def __init__(self, on_step: Callable[[str, StepData], object] = ignore_step, rollout: int = 1) -> None:
+        self._on_step, self._rollout = on_step, rollout
         self.steps: list[StepRecord] = []
 
     def start(self, question: str, rules: Rules, limits: Limits) -> None:
@@ -63,6 +64,7 @@ class Recorder:
                 "context_tokens": context_tokens,
                 "prompt_tokens": action.prompt_tokens,
                 "completion_tokens": action.completion_tokens,
+                "measured": action.measured,
                 "seconds": round(seconds, 6),
             },
         )
@@ -123,8 +125,28 @@ class Recorder:
         )
 
     def _add(self, kind: str, data: StepData) -> None:
+        data = {"rollout": self._rollout, **data}
         self.steps.append(StepRecord(kind, data))
         self._on_step(kind, data)
+
+
+def fusion_step(outcome: AgentOutcome) -> StepData:
+    """The data of the step `fusion`, which follows the ends of several rollouts: how each ended, and what they chose
+    together."""
+    return {
+        "rollouts": [rollout_data(one) for one in outcome.rollouts],
+        "stop_reason": outcome.stop_reason,
+        "degraded": list(outcome.degraded),
+        "selections": [
+            {"chunk_id": one.chunk.id, "score": one.score, "ranks": list(one.ranks)} for one in outcome.selections
+        ],
+        "usage": asdict(outcome.usage),
+    }
+
+
+def rollout_data(end: RolloutEnd) -> JsonValue:
+    """How one rollout ended, as JSON."""
+    return {**asdict(end), "degraded": list(end.degraded), "chunk_ids": list(end.chunk_ids)}
 
 
 def _call(call: ToolCall) -> JsonValue:

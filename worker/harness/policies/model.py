@@ -86,6 +86,7 @@ class ModelPolicy(Generic[Request, Answer]):
                     finish_reason=answer.finish_reason,
                     prompt_tokens=prompt_tokens,
                     completion_tokens=completion_tokens,
+                    measured=answer.prompt_tokens > 0,
                     redraws=draw,
                 )
             draw += 1
