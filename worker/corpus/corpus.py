@@ -223,18 +223,21 @@ class Corpus:
         lexical: int = 25,
         exclude: Set[str] = frozenset(),
         filter: Mapping[str, JsonValue] | None = None,
+        missing_rank: int | None = None,
     ) -> SearchHits:
         """The best `k` chunks by reciprocal rank fusion of the `dense` nearest and the `lexical` best by words.
 
-        `exclude` names chunk ids that are not wanted: they take no place. Over several collections every leg of each
+        `exclude` names chunk ids that are not wanted: they take no place. A leg that does not hold a chunk gives it
+        nothing, or counts as `missing_rank`. Over several collections every leg of each
         counts by rank, so collections with different embedders can be searched together. `index_version` and
         `vector_lag` are sums over the collections. Degraded: `vectors-unavailable`.
         """
         for collection in collections:
             self._own(collection)
         search = Search(self._store, self._parts.vectors, self._parts.embedders, self._memory, self.workspace_id)
+        limits = {"k": k, "dense": dense, "lexical": lexical}
         hits, missing = search.run(
-            collections, query, k=k, dense=dense, lexical=lexical, exclude=exclude, filter=filter
+            collections, query, **limits, exclude=exclude, filter=filter, missing_rank=missing_rank
         )
         for collection_id in missing:
             self._drainer.recheck(collection_id)

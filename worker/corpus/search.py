@@ -70,6 +70,7 @@ class Search:
         lexical: int,
         exclude: Set[str],
         filter: Mapping[str, JsonValue] | None,
+        missing_rank: int | None = None,
     ) -> tuple[SearchHits, list[str]]:
         """The hits, and the ids of collections whose vector index did not answer."""
         found = _Found()
@@ -78,7 +79,7 @@ class Search:
             excluded = set(rows_of_chunk_ids(connection, exclude).values())
             for collection in collections:
                 self._search_one(connection, collection, query, (dense, lexical), excluded, filter, found)
-            fused = fuse(found.legs)[:k]
+            fused = fuse(found.legs, missing_rank=missing_rank)[:k]
             chunks = chunks_by_row(connection, [row for row, _ in fused])
         hits = tuple(
             Hit(chunks[row], score, found.dense_rank.get(row), found.lexical_rank.get(row)) for row, score in fused

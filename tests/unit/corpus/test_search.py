@@ -57,6 +57,17 @@ def test_k_and_the_leg_sizes_are_kept(corpus: Corpus, book: CollectionBook) -> N
     assert all(hit.lexical_rank is None for hit in corpus.search([book.make()], "whale", lexical=0).hits)
 
 
+def test_a_leg_that_does_not_hold_a_chunk_can_count_as_a_rank_of_its_own(corpus: Corpus, book: CollectionBook) -> None:
+    corpus.ingest(book.make(dense_weight=0.5), documents())
+    collection = [book.make(dense_weight=0.5)]
+    counted = corpus.search(collection, "the blue whale", missing_rank=20)
+    plain = corpus.search(collection, "the blue whale")
+    for hit in counted.hits:
+        ranks = (hit.dense_rank or 20, hit.lexical_rank or 20)
+        assert hit.score == pytest.approx(sum(0.5 / (60 + rank) for rank in ranks))
+    assert set(keys(counted)) == set(keys(plain))
+
+
 def test_excluded_chunks_take_no_place(corpus: Corpus, book: CollectionBook) -> None:
     corpus.ingest(book.make(), documents())
     seen: set[str] = set()
