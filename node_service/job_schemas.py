@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from node_service.result_schemas import ResultRead
 from node_service.schemas import STORABLE, Incoming, JsonObject, Label, Outgoing, Slug
 from worker.store.jobs import Job
 from worker.store.sources import Source, Sync
@@ -14,6 +15,8 @@ QUERY_CHARACTERS = 4000
 COLLECTIONS_MOST = 10
 _SHORTEST_SYNC_INTERVAL_SECONDS = 60
 Status = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+Effort = Literal["low", "medium", "high"]
+Profile = Literal["auto", "generic", "context-1", "context-1-chat", "offline"]
 
 
 class ErrorRead(Outgoing):
@@ -144,10 +147,15 @@ class SearchCreate(Incoming):
     mode: Literal["auto", "one_shot", "agent"] = Field(
         default="auto", description="`one_shot`: one hybrid query; `agent`: the loop; `auto`: the node decides."
     )
-    effort: Literal["low"] = Field(default="low", description="How many rollouts: `low` is 1.")
-    profile: Literal["auto", "generic", "offline"] = Field(
+    effort: Effort = Field(
+        default="low",
+        description="How many rollouts of the agent run side by side and are fused: `low` 1, `medium` 2, `high` 4. "
+        "Without a language model all would be the same, so one is run.",
+    )
+    profile: Profile = Field(
         default="auto",
-        description="`generic`: the chat endpoint that the node is set up with; `offline`: no language model; "
+        description="`generic`: the chat endpoint that the node is set up with; `context-1`: Chroma's Context-1 behind it, "
+        "in token ids; `context-1-chat`: the same over its chat interface; `offline`: no language model; "
         "`auto`: `generic` where there is an endpoint.",
     )
     top_k: int = Field(default=10, ge=1, le=50, description="Most passages in the result.")
@@ -172,15 +180,6 @@ class SearchCreate(Incoming):
         default_factory=dict[str, JsonValue], description="Kept with the search and returned with it, for the caller."
     )
 
-    @field_validator("effort", mode="before")
-    @classmethod
-    def _only_low(cls, value: Any) -> Any:
-        if value in ("medium", "high"):
-            raise PydanticCustomError(
-                "effort_not_available", "Only the effort `low` (one rollout) works in this version of the node"
-            )
-        return value
-
     @model_validator(mode="after")
     def _one_way_to_name(self) -> "SearchCreate":
         if (self.collection is None) == (self.collections is None):
@@ -197,58 +196,6 @@ class SearchCreate(Incoming):
     def collection_names(self) -> list[str]:
         """The collections, whichever field named them."""
         return [self.collection] if self.collection is not None else self.collections or []
-
-
-class NeighbourRead(Outgoing):
-    """A chunk beside a passage in its document."""
-
-    chunk_id: str
-    text: str
-    start: int
-    end: int
-    page: int | None
-
-
-class PassageRead(Outgoing):
-    """A piece of a document that answers the query; `text` is `document[start:end]`, counted in code points."""
-
-    model_config = ConfigDict(extra="allow")
-
-    rank: int = Field(description="From 1.")
-    score: float = Field(
-        description="0 to 1: how likely the passage is needed for the answer, as the node estimates it from words, vectors, "
-        "names and links. It means the same in every mode; the order of a model's list need not follow it."
-    )
-    document_id: str
-    chunk_id: str
-    key: str = Field(description="The caller's name of the document.", examples=["guides/setup.md"])
-    title: str
-    heading: str = Field(default="", description="The headings above it.")
-    url: str | None = None
-    text: str
-    start: int
-    end: int
-    page: int | None = Field(default=None, description="From 1, for formats that have pages.")
-    metadata: dict[str, JsonValue]
-    neighbours: list[NeighbourRead] = Field(description="As many as the request asked for, in document order.")
-    justification: str
-    found_by: list[str] = Field(description="The queries that found it.")
-
-
-class ResultRead(Outgoing):
-    """What a search found."""
-
-    model_config = ConfigDict(extra="allow")
-
-    mode: Literal["one_shot", "agent"] = Field(description="How the search was done in the end.")
-    mode_reason: str = Field(description="Why `auto` chose that mode; empty when the request named it.")
-    profile: str | None = Field(description="What drove the agent; null for one shot.", examples=["offline"])
-    passages: list[PassageRead]
-    answer: str | None = Field(default=None, description="Always null in this version.")
-    stop_reason: str = Field(description="Why it stopped looking.", examples=["finished"])
-    degraded: list[str] = Field(description="Every way in which the result is less than it could be, by name.")
-    usage: dict[str, JsonValue] = Field(description="Turns, tool calls, tokens and seconds.")
-    index: dict[str, JsonValue] = Field(description="`version` and `vector_lag` of the index that was searched.")
 
 
 _JOB_FIELDS = ("id", "status", "created_at", "started_at", "ended_at", "error", "attempt", "last_step", "result")
@@ -270,8 +217,8 @@ class SearchSummary(Outgoing):
     query: str
     collections: list[str]
     mode: Literal["auto", "one_shot", "agent"] = Field(description="As asked for.")
-    effort: Literal["low"]
-    profile: Literal["auto", "generic", "offline"] = Field(description="As asked for.")
+    effort: Effort
+    profile: Profile = Field(description="As asked for.")
     top_k: int
     metadata: dict[str, JsonValue]
     created_at: datetime

@@ -14,6 +14,7 @@ from worker.corpus.corpus import Corpora
 from worker.corpus.parsing import ParserPool
 from worker.corpus.vectors import EmbeddedChroma, HttpChroma, Vectors
 from worker.errors import VectorsUnavailable
+from worker.harness.profiles.phrasing import load_phrasing
 from worker.inference.chat import ChatModel, HttpChat
 from worker.inference.embedder import Embedders
 from worker.settings import WorkerSettings
@@ -51,6 +52,7 @@ def open_runtime(settings: WorkerSettings, *, embedded: bool, hosts_chroma: bool
     Raises DataFolderInUse, StoreUnavailable, VectorsUnavailable or ConfigurationError.
     """
     settings.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    load_phrasing(settings.prompt_file)  # says at the start what is wrong with it, and not at the first search
     with ExitStack() as opening:
         vectors = _open_vectors(settings, embedded, hosts_chroma, opening)
         db = Database(settings.sql_url)

@@ -1,6 +1,6 @@
 """The story of a search: from the stored request to passages with citations, in one shot or by the agent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -9,21 +9,20 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from worker.corpus.corpus import Corpus
 from worker.corpus.insight import CorpusInsight
 from worker.corpus.records import Chunk, SearchHits
-from worker.errors import ConfigurationError
 from worker.harness.agent import Policy, SearchAgent
 from worker.harness.budget import Limits
 from worker.harness.duplicates import without_duplicates
 from worker.harness.outcome import AgentOutcome, Selection, Usage
 from worker.harness.policies.evidence import Evidence
-from worker.harness.policies.model import ModelPolicy
 from worker.harness.policies.offline import OfflinePolicy
 from worker.harness.policies.ranking import Ranked
 from worker.harness.policies.survey import one_shot, route, survey, trust_in
 from worker.harness.policies.telling import reason
-from worker.harness.profiles.generic import GenericProfile
-from worker.harness.trajectory import FORMAT_VERSION, Recorder
+from worker.harness.rollouts import ROLLOUTS, run_rollouts
+from worker.harness.trajectory import FORMAT_VERSION, Recorder, rollout_data
 from worker.job_context import JobContext
 from worker.runtime import Runtime
+from worker.search_agents import model_policies, profile_named, reranker_of
 from worker.store.collections import Collection, get_collection
 
 SPARE = 10
@@ -38,7 +37,8 @@ class SearchRequest(BaseModel):
     query: str
     collections: list[str]
     mode: Literal["auto", "one_shot", "agent"] = "auto"
-    profile: Literal["auto", "generic", "offline"] = "auto"
+    effort: Literal["low", "medium", "high"] = "low"
+    profile: Literal["auto", "generic", "context-1", "context-1-chat", "offline"] = "auto"
     top_k: int = 10
     filter: dict[str, JsonValue] | None = None
     min_score: float = 0.0
@@ -49,15 +49,19 @@ class SearchRequest(BaseModel):
 
 @dataclass(frozen=True)
 class Space:
-    """The collections of one search under its filter: what the harness may look at."""
+    """The collections of one search under its filter: what the harness may look at. `missing_rank` is what counts in a
+    fused search where a leg did not find a chunk (None: nothing)."""
 
     corpus: Corpus
     collections: Sequence[Collection]
     filter: Mapping[str, JsonValue] | None
+    missing_rank: int | None = None
 
     def search(self, query: str, *, k: int, exclude: frozenset[str] = frozenset()) -> SearchHits:
         """At most `k` chunks, best first."""
-        return self.corpus.search(self.collections, query, k=k, exclude=exclude, filter=self.filter)
+        return self.corpus.search(
+            self.collections, query, k=k, exclude=exclude, filter=self.filter, missing_rank=self.missing_rank
+        )
 
     @property
     def insight(self) -> CorpusInsight:
@@ -76,11 +80,7 @@ class Space:
         """Those selections whose chunk still exists, with the chunk as it is now: text may have been deleted, or moved
         within its document, since it was found."""
         now = {chunk.id: chunk for chunk in self.corpus.chunks(self.collections, [one.chunk.id for one in selections])}
-        return [
-            Selection(now[one.chunk.id], one.score, one.justification, one.found_by)
-            for one in selections
-            if one.chunk.id in now
-        ]
+        return [replace(one, chunk=now[one.chunk.id]) for one in selections if one.chunk.id in now]
 
 
 def run_search_job(runtime: Runtime, context: JobContext) -> JsonValue:
@@ -99,6 +99,8 @@ def run_search_job(runtime: Runtime, context: JobContext) -> JsonValue:
         "mode": answered.mode,
         "mode_reason": answered.why,
         "profile": answered.profile,
+        "reranker": answered.reranker,
+        "rollouts": [rollout_data(one) for one in outcome.rollouts],
         "passages": passages,
         "answer": None,
         "stop_reason": outcome.stop_reason,
@@ -110,11 +112,13 @@ def run_search_job(runtime: Runtime, context: JobContext) -> JsonValue:
 
 @dataclass(frozen=True)
 class Answered:
-    """How a search was done in the end, and what came of it. `why` tells how `auto` decided, and is empty otherwise."""
+    """How a search was done in the end, and what came of it. `why` tells how `auto` decided, and is empty otherwise;
+    `reranker` names the one that was asked."""
 
     mode: str
     outcome: AgentOutcome
     profile: str | None = None
+    reranker: str | None = None
     why: str = ""
 
 
@@ -161,41 +165,30 @@ def _agent(
     context: JobContext,
     evidence: Evidence,
 ) -> Answered:
-    profile = _profile(runtime, request)
+    profile = profile_named(request.profile, runtime.chat)
     limits = Limits(
         turns=request.max_turns or Limits.turns,
         seconds=request.deadline_seconds or runtime.settings.search_deadline_seconds,
     )
-    policy = _policy(runtime, profile, space, request, evidence)
-    agent = SearchAgent(policy, space, limits=limits, recorder=Recorder(context.step), check=context.check)
-    outcome = agent.run(request.query)
-    trusted = policy.trust if isinstance(policy, OfflinePolicy) else {}
+    offline = OfflinePolicy(space.insight, request.top_k, surveyed=evidence)
+    policies: Callable[[], Policy] = lambda: offline  # noqa: E731
+    count, named, reranker = 1, None, None  # without a model every rollout would be the same
+    if profile != "offline" and runtime.chat is not None:
+        policies = model_policies(runtime.settings, runtime.chat, profile)
+        named, reranker = reranker_of(runtime.settings)
+        count = ROLLOUTS[request.effort]
+
+    def make(number: int, check: Callable[[], None]) -> SearchAgent:
+        policy, recorder = policies(), Recorder(context.step, number)
+        seen = replace(space, missing_rank=policy.rules.missing_rank)
+        return SearchAgent(policy, seen, limits=limits, recorder=recorder, check=check, reranker=reranker)
+
+    outcome = run_rollouts(make, count, request.query, context.check, context.step)
+    trusted = offline.trust
     if any(one.chunk.row not in trusted for one in outcome.selections):
         trusted = trust_in(evidence, [one.chunk for one in outcome.selections])
     scored = tuple(replace(one, score=trusted[one.chunk.row]) for one in outcome.selections)
-    return Answered("agent", replace(outcome, selections=scored), profile)
-
-
-def _profile(runtime: Runtime, request: SearchRequest) -> Literal["generic", "offline"]:
-    if request.profile == "auto":
-        return "generic" if runtime.chat else "offline"
-    if request.profile == "generic" and runtime.chat is None:
-        raise ConfigurationError(
-            "The profile `generic` needs a chat endpoint: set HOPNODE_CHAT_URL and HOPNODE_CHAT_MODEL, or use `offline`."
-        )
-    return request.profile
-
-
-def _policy(
-    runtime: Runtime,
-    profile: Literal["generic", "offline"],
-    space: Space,
-    request: SearchRequest,
-    evidence: Evidence,
-) -> Policy:
-    if profile == "generic" and runtime.chat is not None:
-        return ModelPolicy(runtime.chat, GenericProfile())
-    return OfflinePolicy(space.insight, request.top_k, surveyed=evidence)
+    return Answered("agent", replace(outcome, selections=scored), profile, named)
 
 
 def _passage(rank: int, selection: Selection, space: Space, neighbours: int) -> JsonValue:
@@ -220,4 +213,6 @@ def _passage(rank: int, selection: Selection, space: Space, neighbours: int) -> 
         ],
         "justification": selection.justification,
         "found_by": list(selection.found_by),
+        "votes": sum(one is not None for one in selection.ranks) or 1,
+        "ranks": list(selection.ranks) or [rank],
     }

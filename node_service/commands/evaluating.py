@@ -39,7 +39,8 @@ def evaluate(
         Literal["auto", "one_shot", "agent"], typer.Option(help="One hybrid query, the agent, or the node's choice.")
     ] = "auto",
     profile: Annotated[
-        Literal["offline", "generic"], typer.Option(help="Who drives the agent: no model, or the chat endpoint.")
+        Literal["offline", "generic", "context-1", "context-1-chat"],
+        typer.Option(help="Who drives the agent: no model, or a kind of model behind the chat endpoint."),
     ] = "offline",
     top_k: Annotated[int, typer.Option(min=1, max=100, help="Passages that each search returns.")] = 20,
     no_titles: Annotated[

@@ -37,6 +37,13 @@ def search(
     mode: Annotated[
         Literal["auto", "one_shot", "agent"], typer.Option(help="One hybrid query, the agent, or the node's choice.")
     ] = "auto",
+    profile: Annotated[
+        Literal["auto", "generic", "context-1", "context-1-chat", "offline"],
+        typer.Option(help="Who drives the agent: a kind of model behind the chat endpoint, or none."),
+    ] = "auto",
+    effort: Annotated[
+        Literal["low", "medium", "high"], typer.Option(help="1, 2 or 4 runs of the agent side by side, fused.")
+    ] = "low",
     top_k: Annotated[int, typer.Option(min=1, max=50, help="Most passages to return.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
@@ -45,7 +52,8 @@ def search(
 
     with open_client(ctx.obj) as client:
         names = collection or collections_of(client)
-        body = {"query": question, "collections": names, "mode": mode, "top_k": top_k}
+        body = {"query": question, "collections": names, "mode": mode, "profile": profile}
+        body |= {"effort": effort, "top_k": top_k}
         finished = run(client, body, show_steps=not as_json)
     if as_json:
         display.print_json(finished.search)

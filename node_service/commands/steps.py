@@ -29,7 +29,13 @@ class Hop:
 
 
 def describe(step: Step) -> str | None:
-    """What a step says in a line; None for steps that only programs need."""
+    """What a step says in a line; None for steps that only programs need. Those of a second or later rollout say so."""
+    line = _line(step)
+    rollout = step.data.get("rollout", 1)
+    return f"[{rollout}] {line}" if line and rollout > 1 else line
+
+
+def _line(step: Step) -> str | None:
     data = step.data
     if step.kind == "action":
         return f"turn {data['turn']}: {_action(data)}"
@@ -44,13 +50,18 @@ def describe(step: Step) -> str | None:
 
 def hops(steps: Sequence[Step]) -> list[Hop]:
     """Every search, grep and read of a run in order."""
-    calls = {call["id"]: call for step in steps if step.kind == "action" for call in step.data["calls"]}
+    calls = {
+        (step.data.get("rollout"), call["id"]): call
+        for step in steps
+        if step.kind == "action"
+        for call in step.data["calls"]
+    }
     seen = (step.data for step in steps if step.kind == "observation" and step.data["tool"] != "prune_chunks")
     return [
         Hop(
             turn=data["turn"],
             verb=str(_VERBS.get(data["tool"], data["tool"])),
-            subject=_subject(calls[data["call_id"]]["arguments"]) if data["call_id"] in calls else "",
+            subject=_subject(made["arguments"]) if (made := calls.get((data.get("rollout"), data["call_id"]))) else "",
             shown=tuple(data["shown"]),
             tokens=data["tokens"],
             failed=bool(data["error"]),

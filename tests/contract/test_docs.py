@@ -183,9 +183,9 @@ def test_every_count_and_note_of_a_sync_is_on_the_page_of_sources() -> None:
 def test_the_glossary_has_every_status_and_every_kind_of_step() -> None:
     table = rows("docs/glossary.md")
     assert set(re.findall(r"`(\w+)`", table["status"][0])) == {status.value for status in JobStatus}
-    synced = set(re.findall(r'context\.step\("(\w+)"', "\n".join(SOURCES.values()))) - {"start", "end"}
-    assert len(synced) >= 3
-    assert set(re.findall(r"`(\w+)`", table["step"][0])) == set(recorded_steps()) | synced
+    others = set(re.findall(r'(?:context\.step|on_step)\("(\w+)"', "\n".join(SOURCES.values()))) - {"start", "end"}
+    assert len(others) >= 4
+    assert set(re.findall(r"`(\w+)`", table["step"][0])) == set(recorded_steps()) | others
 
 
 # --- what a page names exists ----------------------------------------------------------------------------------------

@@ -154,6 +154,8 @@ def passage(**changes: Any) -> dict[str, Any]:
         "neighbours": [],
         "justification": "Says where.",
         "found_by": ["Where is the harbour?"],
+        "votes": 1,
+        "ranks": [1],
     }
     return found | changes
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from worker.errors import HopnodeError, ModelRefused, ModelUnavailable
 from worker.harness.outcome import RRF_K, AgentOutcome, RolloutEnd, Selection, Usage
+from worker.harness.trajectory import StepData, fusion_step, ignore_step
 
 ROLLOUTS: Mapping[str, int] = {"low": 1, "medium": 2, "high": 4}
 """Rollouts of each effort."""
@@ -49,9 +50,14 @@ class _Ended:
 
 
 def run_rollouts(
-    make: Callable[[int, Callable[[], None]], Runs], count: int, question: str, check: Callable[[], None]
+    make: Callable[[int, Callable[[], None]], Runs],
+    count: int,
+    question: str,
+    check: Callable[[], None],
+    on_step: Callable[[str, StepData], object] = ignore_step,
 ) -> AgentOutcome:
-    """Runs `make(number, check)` for the numbers from 1 to `count` side by side, and fuses what they found.
+    """Runs `make(number, check)` for the numbers from 1 to `count` side by side, and fuses what they found; of several,
+    `on_step` gets the step `fusion`.
 
     A rollout that its model fails is left out as long as one other succeeds. One that handed in no list of its own is
     left out as long as one other did. Raises what `check` raises, a defect of any rollout, and the first rollout's
@@ -80,7 +86,9 @@ def run_rollouts(
         errors = [error for future in started if (error := future.exception()) is not None]
         if errors:
             raise next((error for error in errors if not isinstance(error, _Abandoned)), errors[0])
-        return fused([future.result() for future in started])
+    outcome = fused([future.result() for future in started])
+    on_step("fusion", fusion_step(outcome))
+    return outcome
 
 
 def _alone(outcome: AgentOutcome) -> AgentOutcome:

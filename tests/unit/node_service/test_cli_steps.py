@@ -50,6 +50,16 @@ def test_hops_are_the_calls_that_look_for_something_with_what_they_brought() -> 
     assert (second.verb, second.failed) == ("grep", True)
 
 
+def test_steps_of_several_rollouts_are_told_apart() -> None:
+    second = [Step(step.kind, step.data | {"rollout": 2}) for step in _run()]
+    for step in second:
+        for call in step.data.get("calls", []):
+            call["arguments"] = call["arguments"].replace("directed", "filmed")
+    lines = [line for step in second if (line := describe(step))]
+    assert lines[0] == "[2] turn 1: search “who filmed it” | grep not json"
+    assert [hop.subject for hop in hops(_run() + second)][::2] == ["“who directed it”", "“who filmed it”"]
+
+
 def test_pruned_chunks_are_listed_once() -> None:
     assert pruned(_run() + _run()) == ["d1_0", "d2_0"]
 

@@ -74,7 +74,7 @@ def test_an_unknown_route_and_an_unknown_method_are_problems(tenant: Tenant) -> 
 
 
 def test_invalid_fields_are_named_one_by_one_and_never_repeated(tenant: Tenant) -> None:
-    body = {"query": "q" * 4001, "effort": "high", "top_k": 51, "filters": "hunter2"}
+    body = {"query": "q" * 4001, "effort": "extreme", "top_k": 51, "filters": "hunter2"}
     answer = tenant.http.post("/v1/searches", json=body)
     errors = problem(answer, 422, "invalid-request")["errors"]
     assert {(error["in"], error["field"]) for error in errors} == {
