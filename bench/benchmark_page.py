@@ -1,0 +1,305 @@
+"""Writes docs/benchmarks.md from reports; every sentence with a figure in it comes from one."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+
+from worker.evaluation.comparison import Difference, compare
+from worker.evaluation.report import Report
+
+MODES = ("one_shot", "agent", "auto")
+HEAD = """# Benchmarks
+
+How well and how fast Hopnode searches without a language model, measured by `bench/retrieval_quality.py`, `bench/search_latency.py`
+and `bench/ingest.py`. The first of them writes this page:
+
+```
+python bench/retrieval_quality.py DATA --data-dir FOLDER --pooled 20000
+```
+
+DATA is a folder with question sets in the forms of [evaluation.md](evaluation.md), where every figure is explained. Everything is a
+default of the node: embedder, weights, limits. The agent is the offline one: no language model, no network. Searches return 20
+passages.
+"""
+SETS = """The sets are public: 2WikiMultiHopQA (Ho et al., 2020), HotpotQA (Yang et al., 2018), MuSiQue (Trivedi et al., 2022),
+XQuAD (Artetxe et al., 2020), JaQuAD (So et al., 2022), KorQuAD 1.0 (Lim et al., 2019) and chunk spans (Smith and Troynikov, 2024).
+Their collections are small, up to two thousand paragraphs that belong to the questions: figures are far above what the same search finds
+in a whole Wikipedia. Language models have seen all of it. Seed {seed}; at most {most} questions of a set.
+"""
+AUTO = """### Auto
+
+The router against always taking the agent: how many searches it sends to the agent, what that loses, and the mean time of a search
+as a share of the agent's.
+"""
+
+
+def write_page(reports: Sequence[Report], others: Sequence[dict[str, Any]], machine: str) -> str:
+    """The whole page in Markdown."""
+    runs = Runs(reports)
+    parts = [
+        HEAD,
+        _measured_on(reports, machine),
+        *_multi_hop(runs),
+        *_single_hop(runs),
+        *_spans(runs),
+        *_speed(others),
+    ]
+    return "\n".join(part.rstrip() + "\n" for part in parts)
+
+
+class Runs:
+    """Reports by set, variant and mode."""
+
+    def __init__(self, reports: Sequence[Report]) -> None:
+        self.by_mode: dict[tuple[str, bool], dict[str, Report]] = {}
+        for report in sorted(reports, key=lambda one: (one.dataset, not one.titles, MODES.index(one.mode))):
+            self.by_mode.setdefault((report.dataset, report.titles), {})[report.mode] = report
+
+    def where(self, *, several_gold: bool) -> list[dict[str, Report]]:
+        return [modes for modes in self.by_mode.values() if _has_several_gold(modes["one_shot"]) == several_gold]
+
+
+def _has_several_gold(report: Report) -> bool:
+    return sum(len(one.ranks) for one in report.per_question) > 1.5 * report.questions
+
+
+def _measured_on(reports: Sequence[Report], machine: str) -> str:
+    day = datetime.fromtimestamp(max(one.created_at for one in reports), UTC).date()
+    versions = ", ".join(f"{name} {number}" for name, number in reports[0].versions.items())
+    return f"Measured on {day}: {machine}. Versions: {versions}.\n\n" + SETS.format(
+        seed=reports[0].seed, most=max(one.questions for one in reports)
+    )
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [columns, ["---" if column[:1].isalpha() and i < 2 else "---:" for i, column in enumerate(columns)], *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+
+
+# --- several documents a question -----------------------------------------------------------------------------------
+
+
+def _multi_hop(runs: Runs) -> list[str]:
+    found = runs.where(several_gold=True)
+    if not found:
+        return []
+    columns = ("set", "mode", "R@2", "R@5", "95 %", "R@10", "R@20", "All@5", "nDCG@10", "p50 ms", "p95 ms")
+    rows = [_row(report) for modes in found for report in modes.values()]
+    parts = ["## Questions that need several documents", table(columns, rows)]
+    parts.append("The agent against one shot, question by question (R@5):\n")
+    columns = ("set", "one shot", "agent", "difference", "95 %", "better", "worse")
+    parts.append(table(columns, (_pair(modes, "one_shot", "agent") for modes in found)))
+    parts += _hops(found)
+    parts.append(AUTO)
+    parts.append(
+        table(("set", "to the agent", "R@5 auto", "R@5 lost", "95 %", "time"), (_auto(modes) for modes in found))
+    )
+    return [*parts, *_where_it_does_not_help(found, "5", "several documents")]
+
+
+def _row(report: Report) -> Sequence[object]:
+    low, high = report.intervals.recall["5"]
+    values = [report.recall[cut] for cut in ("2", "5")]
+    rest = [report.recall["10"], report.recall["20"], report.all["5"], report.ndcg10]
+    times = (f"{report.latency_ms.p50:.0f}", f"{report.latency_ms.p95:.0f}")
+    return (
+        name(report),
+        report.mode,
+        *map(percent, values),
+        f"{percent(low)} to {percent(high)}",
+        *map(percent, rest),
+        *times,
+    )
+
+
+def name(report: Report) -> str:
+    variant = "" if report.titles else ", title-blind"
+    return f"{report.dataset}{variant} ({report.questions:,} over {report.documents:,})"
+
+
+def _difference(modes: dict[str, Report], first: str, second: str, figure: str) -> Difference:
+    return next(one for one in compare(modes[first], modes[second]).differences if one.name == figure)
+
+
+def _pair(modes: dict[str, Report], first: str, second: str, figure: str = "recall@5") -> Sequence[object]:
+    one = _difference(modes, first, second, figure)
+    return (
+        name(modes[first]),
+        percent(one.before),
+        percent(one.after),
+        points(one.difference),
+        between(one),
+        one.wins,
+        one.losses,
+    )
+
+
+def _auto(modes: dict[str, Report]) -> Sequence[object]:
+    auto, lost = modes["auto"], _difference(modes, "agent", "auto", "recall@5")
+    share = auto.modes.get("agent", 0) / auto.questions
+    time = sum(one.ms for one in auto.per_question) / sum(one.ms for one in modes["agent"].per_question)
+    return (
+        name(auto),
+        f"{percent(share)} %",
+        percent(auto.recall["5"]),
+        points(lost.difference),
+        between(lost),
+        f"{percent(time)} %",
+    )
+
+
+def _hops(found: Sequence[dict[str, Report]]) -> list[str]:
+    rows = [
+        (
+            name(report),
+            report.mode,
+            hop.hop,
+            hop.questions,
+            *(percent(hop.recall[cut]) for cut in ("2", "5", "10", "20")),
+        )
+        for modes in found
+        for report in modes.values()
+        for hop in report.hops
+        if report.mode != "auto"
+    ]
+    columns = ("set", "mode", "hop", "questions", "R@2", "R@5", "R@10", "R@20")
+    return ["### Hop by hop", table(columns, rows)] if rows else []
+
+
+def _where_it_does_not_help(found: Sequence[dict[str, Report]], cut: str, what: str) -> list[str]:
+    """Plain words on sets where the agent is not clearly better, and where it is worse."""
+    lines: list[str] = []
+    for modes in found:
+        one = _difference(modes, "one_shot", "agent", f"recall@{cut}")
+        if not one.is_clear:
+            lines.append(
+                f"* {name(modes['agent'])}: {points(one.difference)} points R@{cut}, and the interval ({between(one)}) holds zero."
+            )
+        elif one.difference < 0:
+            lines.append(
+                f"* {name(modes['agent'])}: the agent is worse, {points(one.difference)} points R@{cut} ({between(one)})."
+            )
+    slower = [modes["agent"].latency_ms.p50 / modes["one_shot"].latency_ms.p50 for modes in found]
+    lines.append(f"* Everywhere it takes longer: {min(slower):.1f} to {max(slower):.1f} times the median of one shot.")
+    return [f"### Where the agent does not help: {what}", "\n".join(lines)]
+
+
+# --- one document a question ----------------------------------------------------------------------------------------
+
+
+def _single_hop(runs: Runs) -> list[str]:
+    found = [modes for modes in runs.where(several_gold=False) if not modes["one_shot"].spans]
+    if not found:
+        return []
+    columns = (
+        "set",
+        "embedder",
+        "words alone",
+        "vectors alone",
+        "one shot",
+        "against the better leg",
+        "agent",
+        "p50 ms one shot",
+        "p50 ms agent",
+    )
+    parts = [
+        "## Questions that need one document",
+        "R@1 / R@5 of each leg of the index alone, of one shot, and of the agent.\n",
+    ]
+    parts.append(table(columns, (_legs(modes) for modes in found)))
+    return [*parts, *_where_it_does_not_help(found, "1", "one document")]
+
+
+def _legs(modes: dict[str, Report]) -> Sequence[object]:
+    one, agent = modes["one_shot"], modes["agent"]
+    best = max(one.legs.values(), key=lambda leg: leg.recall["1"])
+    return (
+        name(one),
+        one.embedder,
+        *(_first_and_fifth(leg.recall) for leg in (one.legs["lexical"], one.legs["dense"])),
+        _first_and_fifth(one.recall),
+        f"{points(one.recall['1'] - best.recall['1'])} / {points(one.recall['5'] - best.recall['5'])}",
+        _first_and_fifth(agent.recall),
+        f"{one.latency_ms.p50:.0f}",
+        f"{agent.latency_ms.p50:.0f}",
+    )
+
+
+def _first_and_fifth(recall: dict[str, float]) -> str:
+    return f"{percent(recall['1'])} / {percent(recall['5'])}"
+
+
+# --- evidence and speed ---------------------------------------------------------------------------------------------
+
+
+def _spans(runs: Runs) -> list[str]:
+    rows = [
+        (
+            name(report),
+            report.mode,
+            f"{percent(report.spans.found.recall)} ({' to '.join(map(percent, report.spans.found.interval))})",
+            percent(report.spans.fixed.recall),
+            points(report.spans.difference),
+            " to ".join(map(points, report.spans.difference_interval)),
+            f"{report.spans.found.tokens:,.0f} / {report.spans.fixed.tokens:,.0f}",
+        )
+        for modes in runs.by_mode.values()
+        for report in modes.values()
+        if report.spans
+    ]
+    if not rows:
+        return []
+    columns = ("set", "mode", "evidence found", "fixed pieces", "difference", "95 %", "tokens")
+    about = (
+        "The share of the evidence's characters within the first 2,000 tokens of passages, beside one shot over pieces of exactly "
+        "512 tokens of the same documents.\n"
+    )
+    return ["## Evidence within long documents", about, table(columns, rows)]
+
+
+def _speed(others: Sequence[dict[str, Any]]) -> list[str]:
+    parts: list[str] = []
+    for found in sorted((one for one in others if "chunks" in one), key=lambda one: one["chunks"]):
+        beside = "÷: beside raw Chroma, k = 50, as many at once."
+        parts.append(f"## Time of a search, {found['chunks']:,} chunks\n\n{found['machine']}. {beside}\n")
+        rows = []
+        for what, group in groupby(sorted(found["rows"], key=_place_in(found)), key=lambda row: row["what"]):
+            cells = [f"{row['p50']:.1f} / {row['p95']:.1f} (÷ {row['ratio']:.1f})" for row in group]
+            rows.append((what, *cells))
+        counts = sorted({row["at_once"] for row in found["rows"]})
+        parts.append(table(("p50 / p95 ms", *(f"{count} at once" for count in counts)), rows))
+    for found in (one for one in others if "documents" in one):
+        parts.append(f"## Ingest, {found['documents']:,} documents, {found['embedder']}\n\n{found['machine']}.\n")
+        alone, first = found["rows"][0], found["rows"][1]
+        rows = [
+            (
+                row["what"],
+                f"{row['seconds']:.1f}",
+                f"{row['cpu_seconds']:.1f}",
+                f"{row['seconds'] / alone['seconds']:.2f}",
+                f"{row['cpu_seconds'] / alone['cpu_seconds']:.2f}",
+                f"{100 * row['seconds'] / first['seconds']:.1f} %",
+            )
+            for row in found["rows"]
+        ]
+        columns = ("what", "seconds", "CPU seconds", "time ÷ embedding", "CPU ÷ embedding", "time ÷ first ingest")
+        parts.append(table(columns, rows))
+    return parts
+
+
+def _place_in(found: dict[str, Any]) -> Any:
+    order = list(dict.fromkeys(row["what"] for row in found["rows"]))
+    return lambda row: (order.index(row["what"]), row["at_once"])
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def points(value: float) -> str:
+    return f"{100 * value:+.1f}"
+
+
+def between(one: Difference) -> str:
+    return f"{points(one.low)} to {points(one.high)}"

@@ -1,0 +1,80 @@
+"""An embedded node for a bench, what the machine is, and how long things take when several do them at once."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from worker import logs
+from worker.runtime import Runtime, open_runtime
+from worker.settings import WorkerSettings
+
+
+@contextmanager
+def node(folder: Path | None) -> Generator[Runtime]:
+    """A node on `folder`, or on a temporary one."""
+    logs.configure("error", "console")
+    with TemporaryDirectory(prefix="hopnode-bench-") as temporary:
+        settings = WorkerSettings(
+            _env_file=None, data_dir=folder or Path(temporary), database_url=None, redis_url=None, chroma_url=None
+        )
+        runtime = open_runtime(settings, embedded=True)
+        try:
+            yield runtime
+        finally:
+            runtime.close()
+
+
+def machine() -> str:
+    """Processor, cores in use, memory, and how busy the machine was with other things."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    load = os.getloadavg()[0]
+    return (
+        f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores, {memory:.0f} GB, "
+        f"Python {platform.python_version()}, load average {load:.1f}"
+    )
+
+
+def timed(work: Callable[[Any], object], items: Sequence[Any], at_once: int) -> dict[str, float]:
+    """Milliseconds of each call with `at_once` calls running all the time, and calls a second."""
+
+    def one(item: Any) -> float:
+        started = time.perf_counter()
+        work(item)
+        return (time.perf_counter() - started) * 1000
+
+    work(items[0])
+    started = time.perf_counter()
+    with ThreadPoolExecutor(at_once) as pool:
+        taken = list(pool.map(one, items))
+    seconds = time.perf_counter() - started
+    p50, p95 = np.percentile(taken, (50, 95)).tolist()
+    return {"p50": p50, "p95": p95, "per_second": len(items) / seconds}
+
+
+def say(line: str) -> None:
+    """Prints at once, also into a pipe."""
+    print(line, flush=True)
+
+
+@contextmanager
+def quiet(_label: str, _total: int) -> Generator[Callable[[], None]]:
+    """Progress that shows nothing."""
+    yield lambda: None
+
+
+def keep(path: Path | None, result: dict[str, Any]) -> None:
+    """Writes a result for the page of benchmarks."""
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result, indent=1) + "\n")
