@@ -24,8 +24,8 @@ passages.
 """
 SETS = """The sets are public: 2WikiMultiHopQA (Ho et al., 2020), HotpotQA (Yang et al., 2018), MuSiQue (Trivedi et al., 2022),
 XQuAD (Artetxe et al., 2020), JaQuAD (So et al., 2022), KorQuAD 1.0 (Lim et al., 2019) and chunk spans (Smith and Troynikov, 2024).
-Their collections are small, up to two thousand paragraphs that belong to the questions: figures are far above what the same search finds
-in a whole Wikipedia. Language models have seen all of it. Seed {seed}; at most {most} questions of a set.
+Their collections are small, up to two thousand paragraphs that belong to the questions: figures are far above what the same search
+finds in a whole Wikipedia. Language models have seen all of it. Seed {seed}; at most {most} questions of a set.
 """
 AUTO = """### Auto
 
