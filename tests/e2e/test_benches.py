@@ -1,0 +1,79 @@
+"""The benches run to their end on very little, so that they are there when somebody needs a figure."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 300
+TEXTS = {
+    "nordlys": "The ferry Nordlys leaves from Harstad every morning. Its captain is Liv Holm.",
+    "holm": "Liv Holm was born in Bergen and learnt to sail on the boat of an uncle.",
+    "key": "The harbour master keeps the key of the lighthouse.",
+}
+
+
+def bench(name: str, *arguments: str | Path) -> str:
+    done = subprocess.run(
+        [sys.executable, ROOT / "bench" / f"{name}.py", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def write_set(folder: Path, gold: list[str]) -> None:
+    folder.mkdir(parents=True)
+    rows = [{"id": key, "title": key, "text": text} for key, text in TEXTS.items()]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    question = {"id": "q", "question": "Where was the captain of the ferry Nordlys born?", "gold": gold}
+    (folder / "queries.jsonl").write_text(json.dumps(question) + "\n")
+
+
+def test_all_sets_of_a_folder_become_a_page_and_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
+    write_set(tmp_path / "data" / "hops", ["nordlys", "holm"])
+    write_set(tmp_path / "data" / "plain", ["holm"])
+    (tmp_path / "data" / "no-set").mkdir()
+    page = tmp_path / "page.md"
+    arguments = (tmp_path / "data", "--data-dir", tmp_path / "kept", "--page", page, "--pooled", "20")
+    told = bench("retrieval_quality", *arguments)
+    assert "left out:" in told and "hops blind agent: R@1" in told
+    text = page.read_text()
+    for words in (
+        "## Questions that need several documents",
+        "| hops (1 over 3) | one_shot |",
+        "pooled-20",
+        "### Auto",
+    ):
+        assert words in text
+    assert "Where the agent does not help: one document" in text
+    again = bench("retrieval_quality", *arguments)
+    assert "R@1" not in again
+    assert page.read_text() == text
+
+
+def test_latency_is_measured_beside_raw_chroma_and_raw_fts5(tmp_path: Path) -> None:
+    told = bench("search_latency", "--chunks", "150", "--queries", "8", "--json", tmp_path / "latency.json")
+    assert all(
+        name in told for name in ("raw Chroma", "raw FTS5", "one shot", "grep, a word", "offline agent", "6 at once")
+    )
+    rows = json.loads((tmp_path / "latency.json").read_text())["rows"]
+    assert {row["at_once"] for row in rows} == {1, 6}
+    assert all(row["p95"] >= row["p50"] > 0 and row["ratio"] > 0 for row in rows)
+
+
+def test_ingest_is_measured_beside_embedding_alone(tmp_path: Path) -> None:
+    told = bench("ingest", "--documents", "40", "--json", tmp_path / "ingest.json")
+    assert "again, unchanged" in told and "again, 1 % changed" in told
+    rows = json.loads((tmp_path / "ingest.json").read_text())["rows"]
+    assert [row["what"] for row in rows][:2] == ["embedding alone", "first ingest"]
+    assert rows[2]["seconds"] < rows[1]["seconds"]
