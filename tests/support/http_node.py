@@ -163,8 +163,6 @@ def passage(**changes: Any) -> dict[str, Any]:
 def result(*passages: dict[str, Any]) -> dict[str, Any]:
     """The result of a search."""
     return {
-        "mode": "one_shot",
-        "profile": None,
         "mode": "agent",
         "mode_reason": "",
         "profile": "offline",
