@@ -134,7 +134,7 @@ def answer(runtime: Runtime, space: Space, request: SearchRequest, context: JobC
     chosen = route(evidence, shot[: request.top_k])
     context.check()
     if chosen.mode == "one_shot":
-        return Answered("one_shot", _shot(request, context, evidence, shot), why=chosen.why)
+        return Answered("one_shot", _shot(request, context, evidence, chosen.shot), why=chosen.why)
     return replace(_agent(runtime, space, request, context, evidence), why=chosen.why)
 
 

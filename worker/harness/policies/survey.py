@@ -18,10 +18,12 @@ NEEDED = 0.5
 
 @dataclass(frozen=True)
 class Route:
-    """Which mode `auto` takes, and why, in a sentence."""
+    """Which mode `auto` takes, and why, in a sentence. `shot` is what the one query brought, in the order that links
+    give it: they were looked up to decide, so they may as well count."""
 
     mode: str
     why: str
+    shot: list[Ranked]
 
 
 def survey(question: str, insight: Insight) -> Evidence:
@@ -40,15 +42,16 @@ def route(evidence: Evidence, shot: list[Ranked]) -> Route:
     """One shot is enough when it holds everything that the question's names and links lead to."""
     held = {one.row for one in shot}
     ranked = rank(evidence)
+    ordered = [one for one in ranked if one.row in held]
     needed = [one.row for one in ranked if one.trust >= NEEDED]
     missing = [row for row in needed if row not in held]
     if not needed:
-        return Route("agent", "No passage of the one query is sure to be needed.")
+        return Route("agent", "No passage of the one query is sure to be needed.", ordered)
     if not missing:
-        return Route("one_shot", "The one query holds all that the question's names and links lead to.")
+        return Route("one_shot", "The one query holds all that the question's names and links lead to.", ordered)
     way = evidence.way_to(missing[0], [row for row in needed if row != missing[0]])
     why = told_link(evidence, missing[0], *way) if way else reason(evidence, missing[0], [])
-    return Route("agent", f"The one query lacks a passage that is needed: {why}")
+    return Route("agent", f"The one query lacks a passage that is needed: {why}", ordered)
 
 
 def trust_in(evidence: Evidence, chunks: list[Chunk]) -> dict[int, float]:
