@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from node import keep, machine, node, say
+from node import busy, keep, machine, node, say
 from real_text import passages
 
 from worker.corpus.ingest import BATCH_CHUNKS
@@ -45,7 +45,7 @@ def main():
             "again, unchanged": lambda: trial.fill(texts, 0, lambda: None),
             "again, 1 % changed": lambda: trial.fill(changed, 0, lambda: None),
         }
-        say(f"{machine()}\n{options.documents:,} documents, {options.embedder}")
+        say(f"{machine()}, {busy()}\n{options.documents:,} documents, {options.embedder}")
         say(f"{'':20}  seconds  CPU seconds   per s   ÷ embedding alone (time, CPU)   ÷ first ingest")
         rows = []
         for name, work in works.items():
@@ -57,7 +57,10 @@ def main():
                 f"{name:20} {taken:8.1f} {cpu:12.1f} {len(texts) / taken:7.0f} {ratios[0]:16.2f} {ratios[1]:6.2f}"
                 f" {100 * ratios[2]:23.1f} %"
             )
-        keep(options.json, {"machine": machine(), "documents": len(texts), "embedder": options.embedder, "rows": rows})
+        keep(
+            options.json,
+            {"machine": f"{machine()}, {busy()}", "documents": len(texts), "embedder": options.embedder, "rows": rows},
+        )
 
 
 if __name__ == "__main__":

@@ -34,15 +34,19 @@ def node(folder: Path | None) -> Generator[Runtime]:
 
 
 def machine() -> str:
-    """Processor, cores in use, memory, and how busy the machine was with other things."""
+    """Processor, cores, memory and Python: what stays the same when a page is written again."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    load = os.getloadavg()[0]
     return (
         f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores, {memory:.0f} GB, "
-        f"Python {platform.python_version()}, load average {load:.1f}"
+        f"Python {platform.python_version()}"
     )
+
+
+def busy() -> str:
+    """How busy the machine is with this and with other things."""
+    return f"load average {os.getloadavg()[0]:.1f}"
 
 
 def timed(work: Callable[[Any], object], items: Sequence[Any], at_once: int) -> dict[str, float]:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from node import keep, machine, node, say, timed
+from node import busy, keep, machine, node, say, timed
 from real_text import passages
 
 from worker.corpus import outbox
@@ -105,7 +105,7 @@ def main():
         runtime.corpora.drain_vectors()
         stats = corpus.stats(trial.collection)
         say(
-            f"{machine()}\n{stats.chunks:,} chunks of {stats.tokens / stats.chunks:.0f} tokens; filled in {filled.seconds:.0f} s"
+            f"{machine()}, {busy()}\n{stats.chunks:,} chunks of {stats.tokens / stats.chunks:.0f} tokens; filled in {filled.seconds:.0f} s"
         )
         asked = questions(texts, options.queries, 1)
         words = sorted({max(one.text.split(), key=len) for one in asked})
@@ -125,7 +125,7 @@ def main():
                 asked[: options.queries // 4],
             ),
         }
-        result = {"machine": machine(), "chunks": stats.chunks, "at": time.time(), "rows": []}
+        result = {"machine": f"{machine()}, {busy()}", "chunks": stats.chunks, "at": time.time(), "rows": []}
         for at_once in options.at_once:
             say(f"\n{at_once} at once{'':24}     p50 ms     p95 ms     per s   ÷ Chroma")
             base = None
