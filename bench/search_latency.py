@@ -105,7 +105,8 @@ def main():
         runtime.corpora.drain_vectors()
         stats = corpus.stats(trial.collection)
         say(
-            f"{machine()}, {busy()}\n{stats.chunks:,} chunks of {stats.tokens / stats.chunks:.0f} tokens; filled in {filled.seconds:.0f} s"
+            f"{machine()}, {busy()}\n"
+            f"{stats.chunks:,} chunks of {stats.tokens / stats.chunks:.0f} tokens; filled in {filled.seconds:.0f} s"
         )
         asked = questions(texts, options.queries, 1)
         words = sorted({max(one.text.split(), key=len) for one in asked})
