@@ -110,7 +110,7 @@ def recalls(report: Report) -> dict[tuple[str, bool, str], float]:
 
 
 def test_every_set_has_its_notice_and_its_promised_size() -> None:
-    assert all((DATA / name / "NOTICE.md").exists() for name in ("hotpotqa-train-40", "jaquad-dev-60", "korquad"))
+    assert all((DATA / name / "NOTICE.md").exists() for name in ("hotpotqa-train-40", "jaquad-dev-60"))
     for name, make in SETS.items():
         dataset = make()
         assert f", {len(dataset.questions)} questions over " in name
