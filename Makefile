@@ -6,7 +6,8 @@ PY := $(VENV)/bin/python
 RUNTIME := $(VENV)/.runtime-ready
 DEV := $(VENV)/.dev-ready
 
-LINT := $(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/pyright && $(VENV)/bin/lint-imports --no-cache
+LINT := $(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/lint-imports --no-cache
+TYPES := $(VENV)/bin/pyright
 # Fast tests share the cores; slow ones run one by one, since they start services and watch clocks.
 FAST := $(PY) -m pytest -q -n auto --dist loadfile -m "not slow"
 
@@ -23,14 +24,14 @@ serve: $(RUNTIME) ## Set up, then run the embedded node (API, workers, maintenan
 
 test: $(DEV) ## Set up, then format, lint, types, import law and all tests, with real services
 	@deploy/setup.sh services
-	@$(LINT)
+	@$(LINT) && $(TYPES)
 	@$(FAST)
 	@$(PY) -m pytest -q -m slow --durations=15
 
 check: $(DEV) ## The fast round: format, lint, types, import law and fast tests; never writes
 	@deploy/setup.sh services
 	@$(LINT)
-	@$(FAST)
+	@$(TYPES) & types=$$!; $(FAST); tests=$$?; wait $$types && exit $$tests
 
 fix: $(DEV) ## Format and mend what the linter can mend
 	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
