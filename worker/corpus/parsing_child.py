@@ -110,7 +110,8 @@ def _allow_cpu(seconds: int) -> None:
 
 
 def _address_space(name: str) -> int:
-    """Bytes of address space in use (`VmSize`) or at most so far (`VmPeak`), as RLIMIT_AS counts; 0 where nobody tells."""
+    """Bytes of address space in use (`VmSize`) or at most so far (`VmPeak`), as RLIMIT_AS counts, or the most resident ones
+    (`VmHWM`); 0 where nobody tells."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -119,8 +120,11 @@ def _address_space(name: str) -> int:
 
 
 def _peak() -> int:
-    """The most resident memory so far, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    """The most resident memory so far, in bytes. Not from `getrusage` where /proc tells: there a process that was
+    started by a large one counts the size of its parent as its own."""
+    return _address_space("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 if __name__ == "__main__":

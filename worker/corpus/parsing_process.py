@@ -7,10 +7,12 @@ environment with all its secrets.
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
+import time
 
 from pydantic import ValidationError
 
@@ -23,6 +25,7 @@ _START_SECONDS = 60
 _MOST_REQUEST_BYTES = 2**32 - 1
 # A child that died with this much of its allowance in use most likely died of it.
 _MEMORY_SHARE = 0.5
+_END_SECONDS = 2.0
 
 
 class ChildDied(Exception):
@@ -42,6 +45,8 @@ class ParsingProcess:
         self._memory_bytes = memory_bytes
         self._max_characters = max_characters
         self._peak_bytes = 0
+        # What the system tells of a dead child starts with the size of the process that started it.
+        self._inherited_bytes = _resident(resource.getrusage(resource.RUSAGE_SELF))
         self._retired = False
         self._process = subprocess.Popen(  # noqa: S603 our own module, numbers only
             [sys.executable, "-P", "-m", "worker.corpus.parsing_child"]
@@ -123,6 +128,8 @@ class ParsingProcess:
 
     def _death(self, late: bool, timeout_seconds: float) -> ChildDied:
         self._retired = True
+        if not late:
+            self._let_end()
         self._process.kill()
         self._reap()
         code = self._process.returncode
@@ -131,6 +138,15 @@ class ParsingProcess:
         if code == EXIT_OUT_OF_MEMORY or self._peak_bytes > _MEMORY_SHARE * self._memory_bytes:
             return ChildDied("out-of-memory", OUT_OF_MEMORY, code)
         return ChildDied("corrupt", "The document made its parser crash; it is damaged or hostile.", code)
+
+    def _let_end(self) -> None:
+        """Gives a child whose pipe broke a moment to end by itself, so that its exit code can say why."""
+        ends_at = time.monotonic() + _END_SECONDS
+        with contextlib.suppress(ChildProcessError):  # somebody else waited for it
+            while time.monotonic() < ends_at:
+                if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                    return
+                time.sleep(0.01)
 
     def _reap(self) -> None:
         """Waits for the child and notes the most memory it had, which only the wait itself tells."""
@@ -142,7 +158,13 @@ class ParsingProcess:
             self._process.returncode = -9
             return
         self._process.returncode = os.waitstatus_to_exitcode(status)
-        self._peak_bytes = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        peak = _resident(usage)
+        self._peak_bytes = peak if peak > self._inherited_bytes else 0
+
+
+def _resident(usage: resource.struct_rusage) -> int:
+    """The most resident memory, in bytes."""
+    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _environment() -> dict[str, str]:

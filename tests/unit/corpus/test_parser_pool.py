@@ -76,6 +76,24 @@ def test_a_warm_child_is_used_again_and_plain_text_needs_none(pool: ParserPool) 
     assert len(pids) == 1
 
 
+def test_a_child_of_a_large_process_is_used_again(tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_bytes(samples.word_document())
+    program = f"""
+        import psutil
+        from pathlib import Path
+        from worker.corpus.parsing import ParserPool
+        ballast = bytes(1) * {MEMORY // 2}
+        raw = (Path({str(tmp_path)!r}) / "a.docx").read_bytes()
+        with ParserPool(60, {MEMORY}, 10_000_000) as pool:
+            seen = set()
+            for _ in range(3):
+                pool.parse_safely(raw, media_type=None, filename="a.docx")
+                seen |= {{child.pid for child in psutil.Process().children()}}
+        assert len(ballast) and len(seen) == 1, seen
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=120)
+
+
 def test_large_text_goes_to_a_child(pool: ParserPool) -> None:
     assert len(read(pool, b"word " * 300_000, "a.txt")) == 1_500_000
     assert len(parsers()) == 1
