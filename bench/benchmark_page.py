@@ -26,6 +26,11 @@ SETS = """The sets are public: 2WikiMultiHopQA (Ho et al., 2020), HotpotQA (Yang
 XQuAD (Artetxe et al., 2020), JaQuAD (So et al., 2022), KorQuAD 1.0 (Lim et al., 2019) and chunk spans (Smith and Troynikov, 2024).
 Their collections are small, up to two thousand paragraphs that belong to the questions: figures are far above what the same search
 finds in a whole Wikipedia. Language models have seen all of it. Seed {seed}; at most {most} questions of a set.
+
+The weights of the offline agent's ranking were fitted on three of these sets, 2wiki-dev-163, hotpotqa-train-100 and
+musique-train-100 (`bench/train_offline.py`), so their figures flatter it. Fitted on two of them and tried on the third, the order
+alone reached R@5 98.2 / 93.7, 97.0 / 95.0 and 79.7 / 72.7 (titled / title-blind): that is what to expect of other questions of
+these kinds. One shot uses the first round of the same weights.
 """
 AUTO = """### Auto
 
@@ -93,7 +98,10 @@ def _multi_hop(runs: Runs) -> list[str]:
     parts += _hops(found)
     parts.append(AUTO)
     parts.append(
-        table(("set", "to the agent", "R@5 auto", "R@5 lost", "95 %", "time"), (_auto(modes) for modes in found))
+        table(
+            ("set", "to the agent", "R@5 auto", "R@5 lost", "95 %", "time"),
+            (_auto(modes) for modes in found if "auto" in modes),
+        )
     )
     return [*parts, *_where_it_does_not_help(found, "5", "several documents")]
 
