@@ -14,6 +14,8 @@ from connectors.egress import EgressPolicy
 from connectors.errors import EgressBlocked
 from connectors.website import WebsiteConfig, WebsiteConnector
 
+pytestmark = pytest.mark.slow
+
 
 def json_copy(state: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The state as a database gives it back."""

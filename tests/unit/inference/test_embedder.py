@@ -11,6 +11,8 @@ from worker.errors import ConfigurationError, ModelRefused, ModelUnavailable
 from worker.inference.embedder import Embedder, Embedders, word_piece_tokenizer
 from worker.inference.http_embedder import HttpEmbedder
 
+pytestmark = pytest.mark.slow
+
 PAIRS = [
     ("how do I reset my password", "Account recovery: follow the link in the mail if you forgot your login"),
     ("refund for a damaged item", "Goods that arrive broken are reimbursed within thirty days"),
