@@ -52,20 +52,19 @@ class Drainer:
         with self._store.read() as connection:
             self._checked -= {row.number for row in collection_rows(connection) if row.id == collection_id}
 
-    def catch_up_grep(self) -> None:
-        """Extends the pre-filter of grep in collections that are large enough to need one."""
+    def catch_up_grep(self, from_chunks: int = GREP_CHUNKS, batch: int = _GREP_BATCH) -> None:
+        """Extends the pre-filter of grep in collections that are large enough to need one; `batch` chunks a transaction."""
         with self._store.read() as connection:
-            large = [row for row in collection_rows(connection) if row.chunks >= GREP_CHUNKS]
-        for row in large:
-            reached = -1
-            while True:
-                with self._store.write() as connection:
-                    current = next((one for one in collection_rows(connection) if one.number == row.number), None)
-                    if current is None or current.grep_row == reached:
-                        break
-                    reached = extend_grep(connection, row.number, current.grep_row, _GREP_BATCH)
-                    if reached == current.grep_row:
-                        break
+            large = [row.number for row in collection_rows(connection) if row.chunks >= from_chunks]
+        for number in large:
+            while self._extend_grep(number, batch):
+                pass
+
+    def _extend_grep(self, number: int, batch: int) -> bool:
+        """Adds the next chunks; False when there are none."""
+        with self._store.write() as connection:
+            current = _row(collection_rows(connection), number)
+            return current is not None and extend_grep(connection, number, current.grep_row, batch) > current.grep_row
 
     def _drain_one(self, row: CollectionRow) -> int:
         applied = 0

@@ -16,6 +16,7 @@ from worker.corpus.lexical import create_index, extend_grep, rows_with_trigrams
 from worker.corpus.reading import collection_rows
 from worker.corpus.records import NewDocument
 from worker.corpus.text_store import TextStore
+from worker.corpus.vectors import EmbeddedChroma
 from worker.errors import InvalidRequest
 
 TEXTS = {
@@ -272,3 +273,18 @@ def test_only_large_collections_get_a_pre_filter(corpus: Corpus, book: Collectio
         (row,) = collection_rows(connection)
     store.close()
     assert row.chunks < draining.GREP_CHUNKS and row.grep_row == 0
+
+
+def test_the_pre_filter_catches_up_in_one_go_however_many_batches_that_takes(
+    corpus: Corpus, book: CollectionBook, tmp_path: Path
+) -> None:
+    corpus.ingest(book.make(), [NewDocument(f"k{number}", text=f"text {number}") for number in range(7)])
+    store = TextStore(tmp_path / "workspaces" / "w1" / "corpus.db")
+    vectors = EmbeddedChroma(tmp_path / "unused")
+    draining.Drainer(store, vectors, "w1").catch_up_grep(from_chunks=1, batch=2)
+    vectors.close()
+    with store.read() as connection:
+        (row,) = collection_rows(connection)
+        assert rows_with_trigrams(connection, 1, ["tex"], after=0) == list(range(1, 8))
+    store.close()
+    assert (row.chunks, row.grep_row) == (7, 7)
