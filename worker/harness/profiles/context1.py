@@ -53,7 +53,7 @@ class Context1Profile:
         seed: int | None = None,
     ) -> None:
         self.rules = rules
-        self.measure: Measure | None = self._turn_tokens
+        self.measure: Measure | None = self.turn_tokens
         self.rendering = Rendering()
         self._harmony = harmony
         self._phrasing = phrasing or shipped()
@@ -92,7 +92,8 @@ class Context1Profile:
     def _begin(self, question: str) -> Tokens:
         return self._opening + self.rendering.of(self._harmony.user, self.ask(question))
 
-    def _turn_tokens(self, turn: Turn) -> int:
+    def turn_tokens(self, turn: Turn) -> int:
+        """What a turn takes in the conversation, exactly."""
         return sum(map(len, self._turn(turn)))
 
     def _turn(self, turn: Turn) -> Iterator[Tokens]:

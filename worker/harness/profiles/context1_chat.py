@@ -5,6 +5,7 @@ Knows the shape of the conversation only. The rules are those of the exact form,
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from worker.harness.actions import Action
 from worker.harness.context import ContextView, Measure, Turn
@@ -23,7 +24,7 @@ class Context1ChatProfile:
 
     def __init__(self, exact: Context1Profile, phrasing: Phrasing, *, seed: int | None = None) -> None:
         self.rules = exact.rules
-        self.measure: Measure | None = exact.measure
+        self.measure: Measure | None = self._turn_tokens
         self._exact, self._seed = exact, seed
         self._tools = tool_specs(phrasing)
 
@@ -52,6 +53,11 @@ class Context1ChatProfile:
         message = completion.message
         return action_of(_reply(message), completion.finish_reason)
 
+    def _turn_tokens(self, turn: Turn) -> int:
+        """As in the exact form, without the reasoning of a turn that made no call: it is not sent, or dropped by the server."""
+        sent = turn.action if turn.action.calls else replace(turn.action, reasoning="")
+        return self._exact.turn_tokens(replace(turn, action=sent))
+
 
 def _turn(turn: Turn) -> Iterator[Message]:
     action = turn.action
@@ -63,7 +69,7 @@ def _turn(turn: Turn) -> Iterator[Message]:
             answered, body = results(turn)
             yield Message("tool", _CONTROL.sub("< ", body), tool_call_id=call.id, name=answered)
     elif action.text:
-        yield Message("assistant", action.text, reasoning=action.reasoning or None)
+        yield Message("assistant", action.text)
     if turn.note:
         yield Message("user", turn.note)
 
