@@ -3,6 +3,7 @@
 One drainer per collection, by a lease in the workspace's file; every step may be repeated after a crash.
 """
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ from worker.corpus import outbox
 from worker.corpus.lexical import extend_grep
 from worker.corpus.reading import CollectionRow, collection_rows, vectors_of_rows
 from worker.corpus.text_store import TextStore
-from worker.corpus.vectors import Vectors
+from worker.corpus.vectors import Vectors, VectorsDamaged
 from worker.errors import VectorsUnavailable
 from worker.logs import get_logger
 
@@ -25,6 +26,8 @@ LEAST_DEAD = 500
 GREP_CHUNKS = 20_000
 """Chunks from which the trigram pre-filter pays; below, a scan takes some 60 ms at most."""
 _GREP_BATCH = 2_000
+_MENDING_REST_SECONDS = 600.0
+"""An index is built again for its damage at most this often by one process: a full disk is no reason to go on for ever."""
 
 
 class Drainer:
@@ -35,6 +38,7 @@ class Drainer:
         self._vectors = vectors
         self._workspace_id = workspace_id
         self._checked: set[int] = set()
+        self._mended_at: dict[int, float] = {}
 
     def drain(self, collection_id: str | None = None) -> int:
         """Applies everything that is pending; how many changes. `VectorsUnavailable` when the index cannot be reached.
@@ -77,6 +81,8 @@ class Drainer:
                 while step := self._apply_batch(row.number, token):
                     applied += step
                 self._compare(row.number, token)
+            except VectorsDamaged as error:
+                self._mend(row.number, token, error)
             finally:
                 with self._store.write() as connection:
                     outbox.drop_lease(connection, row.number, token)
@@ -122,6 +128,18 @@ class Drainer:
             _log.info("vector_index_renewal", collection=row.id, chunks=row.chunks, dead=row.dead)
             self._rebuild(row, token)
         self._checked.add(number)
+
+    def _mend(self, number: int, token: str, damage: VectorsDamaged) -> None:
+        """Builds a damaged index again; raises the damage when that was done a short while ago."""
+        if time.monotonic() - self._mended_at.get(number, float("-inf")) < _MENDING_REST_SECONDS:
+            raise damage
+        with self._store.read() as connection:
+            row = _row(collection_rows(connection), number)
+        if row is not None:
+            _log.warning("vector_index_damaged", collection=row.id, chunks=row.chunks, error=str(damage))
+            self._rebuild(row, token)
+            self._mended_at[number] = time.monotonic()
+            self._checked.add(number)
 
     def _rebuild(self, row: CollectionRow, token: str) -> None:
         name = self._name(row, row.generation + 1)

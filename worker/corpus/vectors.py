@@ -16,11 +16,15 @@ import numpy as np
 from chromadb.api import ClientAPI
 from chromadb.api.models.Collection import Collection as ChromaCollection
 from chromadb.config import Settings
-from chromadb.errors import NotFoundError
+from chromadb.errors import InternalError, NotFoundError
 from numpy.typing import NDArray
 
 from worker.corpus.folder_lock import FolderLock
+from worker.corpus.vector_files import damaged_indexes
 from worker.errors import ConfigurationError, VectorsUnavailable
+from worker.logs import get_logger
+
+_log = get_logger(__name__)
 
 Matrix = NDArray[np.float32]
 Result = TypeVar("Result")
@@ -157,6 +161,9 @@ class _Chroma:
             raise _Missing("The vector index does not exist yet.") from error
         except (VectorsUnavailable, ConfigurationError):
             raise
+        except InternalError as error:
+            kind = VectorsDamaged if _DAMAGED in str(error) else VectorsUnavailable
+            raise kind(f"Chroma could not answer (InternalError): {_short(error)}") from error
         except Exception as error:
             if self._let_go_if_moved():
                 return self._call(action)
@@ -173,12 +180,43 @@ class _Missing(VectorsUnavailable):
     """The named index does not exist."""
 
 
+class VectorsDamaged(VectorsUnavailable):
+    """Chroma cannot load or write the files of the named index: it must be built again."""
+
+
+_DAMAGED = "hnsw segment"
+
+
+def drop_damaged(folder: Path) -> list[str]:
+    """Drops what a crash left half written, before anybody opens the folder: an index that is missing is built again.
+
+    The names of what was damaged. Only the owner of the folder may call it.
+    """
+    names = damaged_indexes(folder)
+    if names:
+        _log.warning("vector_files_damaged", folder=str(folder), indexes=names)
+        mending = _Chroma(lambda: _persistent(folder))
+        try:
+            for name in names:
+                mending.drop(name)  # does not load the index
+        except VectorsUnavailable as error:  # Chroma will say it again, to those who ask
+            _log.warning("vector_files_not_mended", error=str(error))
+        finally:
+            mending.close()
+    return names
+
+
+def _persistent(folder: Path) -> ClientAPI:
+    return chromadb.PersistentClient(str(folder), settings=Settings(anonymized_telemetry=False))
+
+
 class EmbeddedChroma(_Chroma):
     """Chroma inside this process. One process per folder: `DataFolderInUse` when another one holds it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder_lock = FolderLock(folder, "embedded node")
-        super().__init__(lambda: chromadb.PersistentClient(str(folder), settings=Settings(anonymized_telemetry=False)))
+        drop_damaged(folder)
+        super().__init__(lambda: _persistent(folder))
 
     def close(self) -> None:
         """Closes Chroma and gives the folder free."""

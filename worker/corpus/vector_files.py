@@ -1,0 +1,68 @@
+"""Which of Chroma's vector indexes a crash left half written; looks at their files while nobody has them open.
+
+Chroma overwrites the files of an index one after the other, in place. A process that is killed in between leaves a set that
+Chroma cannot load, loads without most of its vectors, or tries to load for ever: measured, about one kill of sixty while
+vectors are written. The vectors themselves are in the text store, so that a damaged index need only be noticed.
+"""
+
+import sqlite3
+import struct
+from contextlib import closing, suppress
+from pathlib import Path
+
+# hnswlib's header as Chroma 1.5 writes it: version; offset of level 0, most and present elements, bytes an element, offsets of
+# label and vector; highest level, entry point; maxM, maxM0, M; mult, ef_construction.
+_HEADER = struct.Struct("<i6QiI3QdQ")
+_LENGTH = struct.Struct("<I")
+_PICKLE_END = b"."
+_FILES = ("header.bin", "data_level0.bin", "length.bin", "link_lists.bin", "index_metadata.pickle")
+_INDEXES = "SELECT s.id, c.name FROM segments s JOIN collections c ON c.id = s.collection WHERE s.scope = 'VECTOR' ORDER BY c.name"
+
+
+def damaged_indexes(folder: Path) -> list[str]:
+    """Names of the indexes in a Chroma folder whose files do not fit each other; an index that has no files yet is whole.
+
+    Empty also for a folder whose catalogue cannot be read: Chroma then says so itself.
+    """
+    catalogue = folder.resolve() / "chroma.sqlite3"
+    if not catalogue.exists():
+        return []
+    found: list[tuple[str, str]] = []
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{catalogue.as_uri()}?mode=ro", uri=True)) as connection:
+        found = connection.execute(_INDEXES).fetchall()
+    return [name for segment, name in found if not _is_whole(folder / segment)]
+
+
+def _is_whole(folder: Path) -> bool:
+    if not folder.is_dir() or not any((folder / name).exists() for name in _FILES):
+        return True
+    try:
+        header = (folder / "header.bin").read_bytes()
+        _, _, _, elements, element_bytes, *_ = _HEADER.unpack(header)
+        return (
+            (folder / "data_level0.bin").stat().st_size >= elements * element_bytes
+            and (folder / "length.bin").exists()
+            and _links(folder / "link_lists.bin") == elements
+            and _ends(folder / "index_metadata.pickle", may_miss=elements == 0)
+        )
+    except (OSError, struct.error):
+        return False
+
+
+def _links(path: Path) -> int:
+    """How many lists of links the file holds, each behind its length in bytes; -1 when the last one is cut."""
+    content = path.read_bytes()
+    lists = at = 0
+    while at < len(content):
+        at += _LENGTH.size + _LENGTH.unpack_from(content, at)[0]
+        lists += 1
+    return lists if at == len(content) else -1
+
+
+def _ends(pickle: Path, may_miss: bool) -> bool:
+    """Whether the pickle was written to its end; an index that holds all its vectors in the log has none."""
+    if may_miss and not pickle.exists():
+        return True
+    with pickle.open("rb") as file:
+        file.seek(-1, 2)
+        return file.read(1) == _PICKLE_END
