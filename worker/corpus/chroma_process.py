@@ -16,7 +16,7 @@ from typing import Self
 import httpx
 
 from worker.corpus.folder_lock import FolderLock
-from worker.corpus.vectors import drop_damaged
+from worker.corpus.vectors import mend
 from worker.errors import VectorsUnavailable
 from worker.logs import get_logger
 
@@ -108,7 +108,7 @@ class ChromaProcess:
             self._stopping.wait(pause)
 
     def _run_child(self) -> int:
-        drop_damaged(self._folder)
+        mend(self._folder)
         arguments = ["run", "--path", str(self._folder), "--host", "127.0.0.1", "--port", str(self._port)]
         command = [sys.executable, "-c", _CHILD, str(os.getpid()), *arguments]
         log = self._folder / "chroma.log"

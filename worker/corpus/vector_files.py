@@ -1,4 +1,4 @@
-"""Which of Chroma's vector indexes a crash left half written; looks at their files while nobody has them open.
+"""What of Chroma's files a crash left half written or a dropped index left behind; looks at them while nobody has them open.
 
 Chroma overwrites the files of an index one after the other, in place. A process that is killed in between leaves a set that
 Chroma cannot load, loads without most of its vectors, or tries to load for ever: measured, about one kill of sixty while
@@ -9,6 +9,7 @@ import sqlite3
 import struct
 from contextlib import closing, suppress
 from pathlib import Path
+from uuid import UUID
 
 # hnswlib's header as Chroma 1.5 writes it: version; offset of level 0, most and present elements, bytes an element, offsets of
 # label and vector; highest level, entry point; maxM, maxM0, M; mult, ef_construction.
@@ -24,13 +25,31 @@ def damaged_indexes(folder: Path) -> list[str]:
 
     Empty also for a folder whose catalogue cannot be read: Chroma then says so itself.
     """
-    catalogue = folder.resolve() / "chroma.sqlite3"
-    if not catalogue.exists():
+    return [name for segment, name in (_catalogue(folder) or {}).items() if not _is_whole(folder / segment)]
+
+
+def unused_folders(folder: Path) -> list[Path]:
+    """What Chroma leaves of an index that was dropped: folders named by an id that its catalogue does not know."""
+    known = _catalogue(folder)
+    if known is None:
         return []
-    found: list[tuple[str, str]] = []
-    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{catalogue.as_uri()}?mode=ro", uri=True)) as connection:
-        found = connection.execute(_INDEXES).fetchall()
-    return [name for segment, name in found if not _is_whole(folder / segment)]
+    return [path for path in sorted(folder.iterdir()) if path.is_dir() and _is_id(path.name) and path.name not in known]
+
+
+def _catalogue(folder: Path) -> dict[str, str] | None:
+    """The names of the indexes by the names of their folders; None when there is no catalogue or it cannot be read."""
+    path = folder.resolve() / "chroma.sqlite3"
+    if path.exists():
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            return dict(connection.execute(_INDEXES).fetchall())
+    return None
+
+
+def _is_id(name: str) -> bool:
+    try:
+        return str(UUID(name)) == name
+    except ValueError:
+        return False
 
 
 def _is_whole(folder: Path) -> bool:

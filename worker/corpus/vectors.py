@@ -3,6 +3,7 @@
 Every error of Chroma leaves this file as `VectorsUnavailable`, so that a search can go on without it.
 """
 
+import shutil
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from chromadb.errors import InternalError, NotFoundError
 from numpy.typing import NDArray
 
 from worker.corpus.folder_lock import FolderLock
-from worker.corpus.vector_files import damaged_indexes
+from worker.corpus.vector_files import damaged_indexes, unused_folders
 from worker.errors import ConfigurationError, VectorsUnavailable
 from worker.logs import get_logger
 
@@ -187,23 +188,25 @@ class VectorsDamaged(VectorsUnavailable):
 _DAMAGED = "hnsw segment"
 
 
-def drop_damaged(folder: Path) -> list[str]:
-    """Drops what a crash left half written, before anybody opens the folder: an index that is missing is built again.
+def mend(folder: Path) -> None:
+    """Before anybody opens the folder: drops the indexes that a crash left half written, since an index that is missing is
+    built again, and removes the files of dropped ones, which Chroma keeps for ever. Only the folder's owner may call it."""
+    if damaged := damaged_indexes(folder):
+        _log.warning("vector_files_damaged", folder=str(folder), indexes=damaged)
+        _drop(folder, damaged)
+    for unused in unused_folders(folder):
+        shutil.rmtree(unused, ignore_errors=True)
 
-    The names of what was damaged. Only the owner of the folder may call it.
-    """
-    names = damaged_indexes(folder)
-    if names:
-        _log.warning("vector_files_damaged", folder=str(folder), indexes=names)
-        mending = _Chroma(lambda: _persistent(folder))
-        try:
-            for name in names:
-                mending.drop(name)  # does not load the index
-        except VectorsUnavailable as error:  # Chroma will say it again, to those who ask
-            _log.warning("vector_files_not_mended", error=str(error))
-        finally:
-            mending.close()
-    return names
+
+def _drop(folder: Path, names: Sequence[str]) -> None:
+    chroma = _Chroma(lambda: _persistent(folder))
+    try:
+        for name in names:
+            chroma.drop(name)  # does not load the index
+    except VectorsUnavailable as error:  # Chroma will say it again, to those who ask
+        _log.warning("vector_files_not_mended", error=str(error))
+    finally:
+        chroma.close()
 
 
 def _persistent(folder: Path) -> ClientAPI:
@@ -215,7 +218,7 @@ class EmbeddedChroma(_Chroma):
 
     def __init__(self, folder: Path) -> None:
         self._folder_lock = FolderLock(folder, "embedded node")
-        drop_damaged(folder)
+        mend(folder)
         super().__init__(lambda: _persistent(folder))
 
     def close(self) -> None:

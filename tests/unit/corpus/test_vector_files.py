@@ -10,7 +10,7 @@ from worker.corpus.chroma_process import ChromaProcess
 from worker.corpus.corpus import Corpora
 from worker.corpus.outbox import vector_name
 from worker.corpus.records import NewDocument
-from worker.corpus.vector_files import damaged_indexes
+from worker.corpus.vector_files import damaged_indexes, unused_folders
 from worker.corpus.vectors import EmbeddedChroma, HttpChroma, VectorsDamaged
 
 NAME = "hn-w1-c1-g1"
@@ -104,6 +104,25 @@ def test_opening_the_folder_drops_the_damaged_index_and_keeps_the_others(
     assert chroma.query(NAME, ROWS[1], 2)[0] == 2
     chroma.close()
     assert damaged_indexes(folder) == []
+
+
+def test_the_files_of_dropped_indexes_go_at_the_next_start(folder: Path) -> None:
+    chroma = EmbeddedChroma(folder)
+    chroma.drop(OTHER)
+    chroma.close()
+    (left,) = unused_folders(folder)
+    (folder / "notes").mkdir()
+    EmbeddedChroma(folder).close()
+    assert not left.exists() and unused_folders(folder) == []
+    assert (folder / "notes").exists() and len(files(folder, "header.bin")) == 2
+
+
+def test_nothing_is_unused_where_there_is_no_catalogue(tmp_path: Path) -> None:
+    kept = tmp_path / "046aad23-6694-4896-9d0b-7a81242e33ec"
+    kept.mkdir()
+    assert unused_folders(tmp_path) == []
+    (tmp_path / "chroma.sqlite3").write_text("no database")
+    assert unused_folders(tmp_path) == []
 
 
 @pytest.mark.slow
