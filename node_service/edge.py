@@ -9,6 +9,7 @@ import time
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from node_service.metrics import NodeMetrics
@@ -40,6 +41,8 @@ class Edge:
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 await self._app(scope, receive, answer)
+            except ClientDisconnect:
+                _log.info("client_left", route=_route(scope))  # before it had sent its request; nobody reads an answer
             except Exception as error:  # noqa: BLE001 - the request boundary: nothing may pass unanswered
                 _log.error("request_failed", route=_route(scope), error=type(error).__name__, exc_info=True)
                 if answer.status is None:

@@ -1,8 +1,11 @@
 """The net under every exception: a bare 500 with an id, the details in the log only."""
 
+import asyncio
+from typing import Any
+
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.responses import StreamingResponse
 from starlette.testclient import TestClient
 from structlog.contextvars import merge_contextvars
@@ -30,6 +33,10 @@ def client() -> TestClient:
             raise ValueError("the password is hunter2")
 
         return StreamingResponse(parts())
+
+    @app.put("/upload")
+    async def upload(request: Request) -> None:
+        await request.body()
 
     @app.get("/store")
     def store() -> None:
@@ -68,3 +75,34 @@ def test_a_database_that_is_away_is_a_503_without_its_address(client) -> None:
     assert int(answer.headers["retry-after"]) > 0
     assert body(answer)["code"] == "store-unavailable"
     assert "db.internal" not in answer.text
+
+
+def test_a_client_that_hangs_up_in_an_upload_is_a_line_without_a_traceback(client) -> None:
+    messages: list[dict[str, Any]] = [
+        {"type": "http.request", "body": b"half", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "PUT",
+        "path": "/upload",
+        "raw_path": b"/upload",
+        "query_string": b"",
+        "headers": [(b"content-length", b"99")],
+        "http_version": "1.1",
+        "scheme": "http",
+    }
+    with capture_logs() as logged:
+        asyncio.run(client.app(scope, receive, send))
+    assert sent == []
+    events = [line["event"] for line in logged]
+    assert events == ["client_left", "request_served"]
+    assert not any("exc_info" in line for line in logged)
