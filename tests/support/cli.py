@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 COMMAND_SECONDS = 120.0
-START_SECONDS = 30.0
+START_SECONDS = 90.0
 
 
 def environment(data_dir: Path, **settings: str) -> dict[str, str]:

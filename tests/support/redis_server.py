@@ -9,7 +9,7 @@ from pathlib import Path
 
 import redis
 
-START_SECONDS = 10.0
+START_SECONDS = 30.0
 
 
 class RedisServer:
