@@ -20,6 +20,10 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "HTTP": ("host", "port", "max_body_bytes", "max_wait_seconds"),
     "Command line": ("url", "api_key"),
     "Chat model": ("chat_url", "chat_model", "chat_api_key", "chat_timeout_seconds"),
+    "Answers": (
+        *("answer_model", "answer_url", "answer_api_key", "answer_timeout_seconds"),
+        *("answer_tokens", "answer_passage_tokens"),
+    ),
     "Context-1": ("prompt_file", "usage_limit", "usage_separators", "over_budget_message"),
     "Reranker": ("reranker", "reranker_url", "reranker_model", "reranker_api_key", "reranker_format"),
     "Embedder": ("embedder", "embedder_url", "embedder_model", "embedder_api_key"),
@@ -57,6 +61,7 @@ node need the same ones. A wrong value stops a command at its start, with exit c
 
 - `HOPNODE_EMBEDDER=http` needs `HOPNODE_EMBEDDER_URL` and `HOPNODE_EMBEDDER_MODEL`.
 - `HOPNODE_CHAT_URL` needs `HOPNODE_CHAT_MODEL`.
+- `HOPNODE_ANSWER_MODEL` needs `HOPNODE_ANSWER_URL`, or `HOPNODE_CHAT_URL` where that model is served too.
 - `HOPNODE_RERANKER` needs `HOPNODE_RERANKER_URL`, and `HOPNODE_RERANKER_MODEL` unless it is `tei`.
 """
 _ENV_OPENING = """\

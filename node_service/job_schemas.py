@@ -176,6 +176,10 @@ class SearchCreate(Incoming):
         description="From when a worker takes it up; then it ends with what it holds. "
         "Null: HOPNODE_SEARCH_DEADLINE_SECONDS.",
     )
+    answer: bool = Field(
+        default=False,
+        description="Have an answer with citations written from the passages, by the model that HOPNODE_ANSWER_MODEL names.",
+    )
     metadata: JsonObject = Field(
         default_factory=dict[str, JsonValue], description="Kept with the search and returned with it, for the caller."
     )
@@ -205,6 +209,7 @@ _REQUEST_DEFAULTS: dict[str, Any] = {
     "neighbours": 0,
     "max_turns": None,
     "deadline_seconds": None,
+    "answer": False,
     "metadata": {},
 }
 
@@ -249,6 +254,7 @@ class SearchRead(SearchSummary):
     neighbours: int
     max_turns: int | None
     deadline_seconds: float | None
+    answer: bool = Field(description="Whether an answer was asked for.")
     attempt: int = Field(description="How often a worker has taken it up.")
     last_step: int = Field(description="Number of the newest step.")
     events_url: str

@@ -61,6 +61,37 @@ class RolloutRead(Outgoing):
     chunk_ids: list[str] = Field(description="What it chose, best first.")
 
 
+class CitationRead(Outgoing):
+    """A passage that an answer names; built by the node from what it gave to the model, never from the model's words."""
+
+    number: int = Field(description="As `[n]` in the answer's text; the rank of the passage.")
+    chunk_id: str
+    document_id: str
+    key: str
+    title: str
+    heading: str
+    url: str | None
+    start: int
+    end: int
+    page: int | None
+
+
+class AnswerRead(Outgoing):
+    """An answer that a language model wrote from the passages of the result, and from nothing else."""
+
+    model_config = ConfigDict(extra="allow")
+
+    text: str = Field(
+        description="Markdown in the language of the question; `[n]` outside of backticks cites the passage of that rank. "
+        "Empty when there were no passages to answer from."
+    )
+    found: bool = Field(description="Whether the passages hold the answer; when not, `text` says what is missing.")
+    citations: list[CitationRead] = Field(description="The passages that `text` cites, in the order of first mention.")
+    unknown_citations: int = Field(description="Marks that named no passage and were taken out of the text.")
+    passages: int = Field(description="How many passages the model was given, from rank 1 on.")
+    model: str
+
+
 class ResultRead(Outgoing):
     """What a search found."""
 
@@ -78,7 +109,11 @@ class ResultRead(Outgoing):
         default_factory=list[RolloutRead], description="The runs of the agent; empty for one shot."
     )
     passages: list[PassageRead]
-    answer: str | None = Field(default=None, description="Always null in this version.")
+    answer: AnswerRead | None = Field(
+        default=None,
+        description="Null where none was asked for; where it could not be had `degraded` has a name that begins with "
+        "`answer-`.",
+    )
     stop_reason: str = Field(description="Why it stopped looking.", examples=["finished"])
     degraded: list[str] = Field(description="Every way in which the result is less than it could be, by name.")
     usage: dict[str, JsonValue] = Field(description="Turns, tool calls, tokens and seconds.")

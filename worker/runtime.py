@@ -15,7 +15,7 @@ from worker.corpus.parsing import ParserPool
 from worker.corpus.vectors import EmbeddedChroma, HttpChroma, Vectors
 from worker.errors import VectorsUnavailable
 from worker.harness.profiles.phrasing import load_phrasing
-from worker.inference.chat import ChatModel, HttpChat
+from worker.inference.chat import ANSWERS, ChatModel, HttpChat
 from worker.inference.embedder import Embedders
 from worker.settings import WorkerSettings
 from worker.store.collections import fix_embedder
@@ -32,6 +32,7 @@ class Runtime:
     db: Database
     corpora: Corpora
     chat: ChatModel | None
+    answers: ChatModel | None
     egress: EgressPolicy
     _closing: ExitStack = field(repr=False)
 
@@ -70,6 +71,7 @@ def open_runtime(settings: WorkerSettings, *, embedded: bool, hosts_chroma: bool
             db=db,
             corpora=corpora,
             chat=_chat(settings),
+            answers=_answers(settings),
             egress=EgressPolicy(settings.egress_allow_hosts, settings.egress_allow_cidrs),
             _closing=opening.pop_all(),
         )
@@ -112,3 +114,11 @@ def _chat(settings: WorkerSettings) -> ChatModel | None:
         return None
     key = settings.chat_api_key.get_secret_value() if settings.chat_api_key else None
     return HttpChat(settings.chat_url, settings.chat_model, key, settings.chat_timeout_seconds)
+
+
+def _answers(settings: WorkerSettings) -> ChatModel | None:
+    if (endpoint := settings.answer_endpoint) is None or not settings.answer_model:
+        return None
+    url, secret = endpoint
+    key = secret.get_secret_value() if secret else None
+    return HttpChat(url, settings.answer_model, key, settings.answer_timeout_seconds, named=ANSWERS)

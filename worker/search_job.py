@@ -23,6 +23,7 @@ from worker.harness.trajectory import FORMAT_VERSION, Recorder, rollout_data
 from worker.job_context import JobContext
 from worker.runtime import Runtime
 from worker.search_agents import model_policies, profile_named, reranker_of
+from worker.search_answer import Answered, kept_back, write_answer
 from worker.store.collections import Collection, get_collection
 
 SPARE = 10
@@ -45,6 +46,7 @@ class SearchRequest(BaseModel):
     neighbours: int = 0
     max_turns: int | None = None
     deadline_seconds: float | None = None
+    answer: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,34 +86,53 @@ class Space:
 
 
 def run_search_job(runtime: Runtime, context: JobContext) -> JsonValue:
-    """Answers the query of a search job; the result is what `GET /v1/searches/{id}` shows."""
+    """Carries out a search job; the result is what `GET /v1/searches/{id}` shows."""
     request = SearchRequest.model_validate(context.job.request)
     workspace = context.job.workspace_id
     collections = [get_collection(runtime.db, workspace, name) for name in request.collections]
     space = Space(runtime.corpora.open(workspace), collections, request.filter)
     context.check()
-    answered = answer(runtime, space, request, context)
-    outcome = answered.outcome
+    found = find(runtime, space, request, context)
+    outcome = found.outcome
     wanted = [one for one in space.current(outcome.selections) if one.score >= request.min_score]
     kept = without_duplicates(wanted)[: request.top_k]
+    answered = Answered(None)
+    if request.answer:
+        answered, kept = _answer(runtime, space, request, context, kept)
     passages = [_passage(rank, one, space, request.neighbours) for rank, one in enumerate(kept, 1)]
     return {
-        "mode": answered.mode,
-        "mode_reason": answered.why,
-        "profile": answered.profile,
-        "reranker": answered.reranker,
+        "mode": found.mode,
+        "mode_reason": found.why,
+        "profile": found.profile,
+        "reranker": found.reranker,
         "rollouts": [rollout_data(one) for one in outcome.rollouts],
         "passages": passages,
-        "answer": None,
+        "answer": answered.answer,
         "stop_reason": outcome.stop_reason,
-        "degraded": list(outcome.degraded),
-        "usage": asdict(outcome.usage),
+        "degraded": [*outcome.degraded, *answered.degraded],
+        "usage": {**asdict(outcome.usage), **answered.usage},
         "index": {"version": outcome.index_version, "vector_lag": outcome.vector_lag},
     }
 
 
+def _answer(
+    runtime: Runtime, space: Space, request: SearchRequest, context: JobContext, kept: list[Selection]
+) -> tuple[Answered, list[Selection]]:
+    """The answer from the passages, and those that are still there once it is written: what was deleted meanwhile must not
+    live on in an answer."""
+    until = context.claimed_at + _whole_time(runtime, request)
+    chunks = [one.chunk for one in kept]
+    answered = write_answer(runtime.answers, runtime.settings, request.query, chunks, context, until)
+    still = space.current(kept)
+    return (answered, still) if len(still) == len(kept) else (answered.outdated(), still)
+
+
+def _whole_time(runtime: Runtime, request: SearchRequest) -> float:
+    return request.deadline_seconds or runtime.settings.search_deadline_seconds
+
+
 @dataclass(frozen=True)
-class Answered:
+class Found:
     """How a search was done in the end, and what came of it. `why` tells how `auto` decided, and is empty otherwise;
     `reranker` names the one that was asked."""
 
@@ -122,7 +143,7 @@ class Answered:
     why: str = ""
 
 
-def answer(runtime: Runtime, space: Space, request: SearchRequest, context: JobContext) -> Answered:
+def find(runtime: Runtime, space: Space, request: SearchRequest, context: JobContext) -> Found:
     """Does the search in the mode that the request names, or in the one that `auto` finds fit."""
     evidence = survey(request.query, space.insight)
     context.check()
@@ -130,11 +151,11 @@ def answer(runtime: Runtime, space: Space, request: SearchRequest, context: JobC
         return _agent(runtime, space, request, context, evidence)
     shot = one_shot(evidence, request.top_k + SPARE)
     if request.mode == "one_shot":
-        return Answered("one_shot", _shot(request, context, evidence, shot))
+        return Found("one_shot", _shot(request, context, evidence, shot))
     chosen = route(evidence, shot[: request.top_k])
     context.check()
     if chosen.mode == "one_shot":
-        return Answered("one_shot", _shot(request, context, evidence, chosen.shot), why=chosen.why)
+        return Found("one_shot", _shot(request, context, evidence, chosen.shot), why=chosen.why)
     return replace(_agent(runtime, space, request, context, evidence), why=chosen.why)
 
 
@@ -164,12 +185,11 @@ def _agent(
     request: SearchRequest,
     context: JobContext,
     evidence: Evidence,
-) -> Answered:
+) -> Found:
     profile = profile_named(request.profile, runtime.chat)
-    limits = Limits(
-        turns=request.max_turns or Limits.turns,
-        seconds=request.deadline_seconds or runtime.settings.search_deadline_seconds,
-    )
+    seconds = _whole_time(runtime, request)
+    seconds -= kept_back(runtime.settings, seconds) if request.answer else 0
+    limits = Limits(turns=request.max_turns or Limits.turns, seconds=seconds)
     offline = OfflinePolicy(space.insight, request.top_k, surveyed=evidence)
     policies: Callable[[], Policy] = lambda: offline  # noqa: E731
     count, named, reranker = 1, None, None  # without a model every rollout would be the same
@@ -188,7 +208,7 @@ def _agent(
     if any(one.chunk.row not in trusted for one in outcome.selections):
         trusted = trust_in(evidence, [one.chunk for one in outcome.selections])
     scored = tuple(replace(one, score=trusted[one.chunk.row]) for one in outcome.selections)
-    return Answered("agent", replace(outcome, selections=scored), profile, named)
+    return Found("agent", replace(outcome, selections=scored), profile, named)
 
 
 def _passage(rank: int, selection: Selection, space: Space, neighbours: int) -> JsonValue:

@@ -70,6 +70,24 @@ class WorkerSettings(BaseSettings):
         description="Whether these profiles tell the model in words when it is over the soft threshold.",
     )
 
+    answer_model: str | None = Field(
+        default=None, description="Model that writes the answers of searches with `answer: true`; unset: no answers."
+    )
+    answer_url: str | None = Field(
+        default=None,
+        description="Base URL of its OpenAI-compatible chat API (ends in /v1). Unset: HOPNODE_CHAT_URL and its key.",
+    )
+    answer_api_key: SecretStr | None = Field(default=None, description="Bearer key of the API at HOPNODE_ANSWER_URL.")
+    answer_timeout_seconds: float = Field(default=120, gt=0, description="Limit of one call for an answer, in seconds.")
+    answer_tokens: int = Field(
+        default=4096, ge=64, description="Most tokens of an answer, the model's reasoning included."
+    )
+    answer_passage_tokens: int = Field(
+        default=24_000,
+        ge=512,
+        description="Most tokens of passages that the answer model is given; the last are left out.",
+    )
+
     reranker: Literal["none", "score", "rerank", "tei"] = Field(
         default="none",
         description="What orders search candidates: `none` (the fused order), a `score` or `rerank` endpoint as vLLM "
@@ -130,7 +148,7 @@ class WorkerSettings(BaseSettings):
                 values[name] = [part.strip() for part in value.split(",") if part.strip()]
         return values
 
-    @field_validator("redis_url", "chroma_url", "embedder_url", "chat_url", "reranker_url")
+    @field_validator("redis_url", "chroma_url", "embedder_url", "chat_url", "answer_url", "reranker_url")
     @classmethod
     def _address(cls, value: str | None, info: ValidationInfo) -> str | None:
         schemes = ("redis", "rediss") if info.field_name == "redis_url" else ("http", "https")
@@ -145,6 +163,12 @@ class WorkerSettings(BaseSettings):
             raise ValueError("HOPNODE_EMBEDDER=http needs HOPNODE_EMBEDDER_URL and HOPNODE_EMBEDDER_MODEL")
         if self.chat_url and not self.chat_model:
             raise ValueError("HOPNODE_CHAT_URL is set: set HOPNODE_CHAT_MODEL to the model's name as well")
+        if self.answer_url and not self.answer_model:
+            raise ValueError("HOPNODE_ANSWER_URL is set: set HOPNODE_ANSWER_MODEL to the model's name as well")
+        if self.answer_model and not (self.answer_url or self.chat_url):
+            raise ValueError(
+                "HOPNODE_ANSWER_MODEL needs HOPNODE_ANSWER_URL, or HOPNODE_CHAT_URL where it is served too"
+            )
         if self.reranker != "none" and not self.reranker_url:
             raise ValueError(f"HOPNODE_RERANKER={self.reranker} needs HOPNODE_RERANKER_URL")
         if self.reranker in ("score", "rerank") and not self.reranker_model:
@@ -160,6 +184,15 @@ class WorkerSettings(BaseSettings):
     def sql_url(self) -> str:
         """SQLAlchemy URL of the node's database."""
         return self.database_url or f"sqlite:///{self.root / 'hopnode.db'}"
+
+    @property
+    def answer_endpoint(self) -> tuple[str, SecretStr | None] | None:
+        """URL and key of the API that writes answers, None where nothing does. The chat key goes to the chat URL only."""
+        if not self.answer_model:
+            return None
+        if self.answer_url:
+            return self.answer_url, self.answer_api_key
+        return (self.chat_url, self.answer_api_key or self.chat_api_key) if self.chat_url else None
 
     @property
     def key_file(self) -> Path:

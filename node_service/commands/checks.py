@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pydantic import SecretStr
+
 from node_service.commands import node_file
 from node_service.settings import ServiceSettings
 from worker.errors import BrokerUnavailable, HopnodeError, StoreUnavailable
@@ -190,35 +192,44 @@ def embedder(context: Context) -> Finding:
 
 def chat(context: Context) -> Finding:
     """The chat endpoint answers and offers the model, where one is configured."""
-    import httpx
-
     settings = context.settings
     if not settings.chat_url:
         return Finding("off", "HOPNODE_CHAT_URL is not set: the agent uses the built-in offline policy")
-    secret = settings.chat_api_key.get_secret_value() if settings.chat_api_key else ""
-    headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+    return _offer(settings.chat_url, settings.chat_api_key, settings.chat_model or "", "HOPNODE_CHAT")
+
+
+def answers(context: Context) -> Finding:
+    """The endpoint that writes answers answers and offers its model, where one is configured."""
+    endpoint = context.settings.answer_endpoint
+    if endpoint is None:
+        return Finding("off", "HOPNODE_ANSWER_MODEL is not set: searches return passages, and no answers are written")
+    return _offer(*endpoint, context.settings.answer_model or "", "HOPNODE_ANSWER")
+
+
+def _offer(url: str, key: SecretStr | None, model: str, names: str) -> Finding:
+    """What a model server says that it serves; `names` is the prefix of its settings."""
+    import httpx
+
+    headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
     try:
-        answer = httpx.get(f"{settings.chat_url.rstrip('/')}/models", headers=headers, timeout=PROBE_SECONDS)
+        answer = httpx.get(f"{url.rstrip('/')}/models", headers=headers, timeout=PROBE_SECONDS, trust_env=False)
         answer.raise_for_status()
-        offered = [str(model["id"]) for model in answer.json()["data"]]
+        offered = [str(one["id"]) for one in answer.json()["data"]]
     except httpx.HTTPStatusError as error:
         status = error.response.status_code
-        mend = "Check HOPNODE_CHAT_API_KEY." if status in (401, 403) else "Check HOPNODE_CHAT_URL (it ends in /v1)."
-        return Finding("failed", f"{settings.chat_url} answers with status {status}", mend)
+        mend = f"Check {names}_API_KEY." if status in (401, 403) else f"Check {names}_URL (it ends in /v1)."
+        return Finding("failed", f"{url} answers with status {status}", mend)
     except httpx.HTTPError as error:
-        return Finding(
-            "failed",
-            f"nothing answers at {settings.chat_url} ({type(error).__name__})",
-            "Start the model server, correct HOPNODE_CHAT_URL, or unset it to use the offline policy.",
-        )
+        mend = f"Start the model server, correct {names}_URL, or unset it with {names}_MODEL to do without."
+        return Finding("failed", f"nothing answers at {url} ({type(error).__name__})", mend)
     except (ValueError, KeyError, TypeError):
-        return Finding("warning", f"{settings.chat_url} answers, and does not list its models")
-    if settings.chat_model in offered:
-        return Finding("ok", f"{settings.chat_url} offers {settings.chat_model}")
+        return Finding("warning", f"{url} answers, and does not list its models")
+    if model in offered:
+        return Finding("ok", f"{url} offers {model}")
     return Finding(
         "warning",
-        f"{settings.chat_url} answers, and does not list {settings.chat_model}",
-        f"Set HOPNODE_CHAT_MODEL to one of: {', '.join(offered[:5]) or 'nothing is listed'}.",
+        f"{url} answers, and does not list {model}",
+        f"Set {names}_MODEL to one of: {', '.join(offered[:5]) or 'nothing is listed'}.",
     )
 
 
@@ -251,6 +262,7 @@ CHECKS: Mapping[str, Callable[[Context], Finding]] = {
     "chroma": chroma,
     "embedder": embedder,
     "chat model": chat,
+    "answer model": answers,
     "git": git,
     "disk": disk,
 }

@@ -74,13 +74,29 @@ def passage(console: Console, found: dict[str, Any]) -> None:
         (f"{found['rank']:>2}  ", "bold"), (citation(found), "bold cyan"), (f"   score {found['score']:.3f}", "dim")
     )
     console.print(head)
-    origin = found.get("url") or found.get("key")
-    if origin:
-        console.print(Padding(Text(plain(origin), "dim"), (0, 0, 0, 4)))
+    if origin := _origin(found):
+        console.print(Padding(Text(origin, "dim"), (0, 0, 0, 4)))
     console.print(Padding(Text(excerpt(found["text"])), (0, 0, 0, 4)))
     if why := found.get("justification"):
         console.print(Padding(Text(plain(f"why: {why}"), "italic"), (0, 0, 0, 4)))
     console.print()
+
+
+def answer(console: Console, written: dict[str, Any]) -> None:
+    """An answer: its text, and under it what each number in it cites."""
+    if not written["found"]:
+        console.print(Text("The passages do not hold the answer.", "yellow"))
+    if written["text"]:
+        console.print(Text(plain(written["text"])))
+    for one in written["citations"]:
+        console.print(
+            Text.assemble((f"  [{one['number']}] ", "bold"), (citation(one), "cyan"), ("  " + _origin(one), "dim"))
+        )
+    console.print()
+
+
+def _origin(found: dict[str, Any]) -> str:
+    return plain(found.get("url") or found.get("key") or "")
 
 
 def excerpt(text: str, limit: int = EXCERPT_CHARACTERS) -> str:

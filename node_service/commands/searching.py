@@ -45,6 +45,9 @@ def search(
         Literal["low", "medium", "high"], typer.Option(help="1, 2 or 4 runs of the agent side by side, fused.")
     ] = "low",
     top_k: Annotated[int, typer.Option(min=1, max=50, help="Most passages to return.")] = 10,
+    answer: Annotated[
+        bool, typer.Option("--answer", help="Have an answer written from the passages, with citations.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Ask a question; returns ranked passages with exact citations."""
@@ -53,7 +56,7 @@ def search(
     with open_client(ctx.obj) as client:
         names = collection or collections_of(client)
         body = {"query": question, "collections": names, "mode": mode, "profile": profile}
-        body |= {"effort": effort, "top_k": top_k}
+        body |= {"effort": effort, "top_k": top_k, "answer": answer}
         finished = run(client, body, show_steps=not as_json)
     if as_json:
         display.print_json(finished.search)
@@ -113,6 +116,8 @@ def _report(console: Console, finished: Finished) -> None:
         error = found.get("error") or {}
         console.print(Text(f"search {found['id']} {found['status']}: {error.get('message', 'no reason given')}", "red"))
         return
+    if written := result.get("answer"):
+        display.answer(console, written)
     for passage in result["passages"]:
         display.passage(console, passage)
     if not result["passages"]:

@@ -21,7 +21,7 @@ from node_service.deps import (
     Wait,
 )
 from node_service.job_schemas import SearchCreate, SearchRead, SearchSummary
-from node_service.problems import refusals
+from node_service.problems import FieldError, InvalidFields, refusals
 from node_service.schemas import Page
 from node_service.waiting import preferred_wait, wait_until
 from worker.corpus.filters import compile_filter
@@ -30,6 +30,14 @@ from worker.store.jobs import Idempotency, Job
 
 RETRY_AFTER_SECONDS = 1
 router = APIRouter(route_class=NodeRoute, tags=["searches"])
+
+_NO_ANSWERS = FieldError(
+    **{"in": "body"},
+    field="answer",
+    message="This node writes no answers: set HOPNODE_ANSWER_MODEL (and HOPNODE_ANSWER_URL, unless the model is served at "
+    "HOPNODE_CHAT_URL) for all its processes, or leave `answer` out",
+    code="no_answer_endpoint",
+)
 
 _LOCATION = {"Location": {"description": "The search.", "schema": {"type": "string"}}}
 _ACCEPTED: dict[int | str, dict[str, Any]] = {
@@ -130,6 +138,8 @@ def _queue(node: Node, workspace_id: str, body: SearchCreate, idempotency_key: s
     for name in body.collection_names:
         collections.get_collection(db, workspace_id, name)
     compile_filter(body.filter or {})
+    if body.answer and node.runtime.answers is None:
+        raise InvalidFields([_NO_ANSWERS])
     request = body.job_request()
     idempotency = Idempotency(idempotency_key, _fingerprint(request)) if idempotency_key else None
     job, is_new = jobs.create_job(

@@ -92,6 +92,8 @@ WRONG = {
     "chat_url": "ftp://host/v1",
     "embedder_url": "http://",
     "reranker_url": "127.0.0.1:80",
+    "answer_url": "http://127.0.0.1:80/v1",
+    "answer_model": "writer",
     "egress_allow_hosts": "n8n.internal",
     "egress_allow_cidrs": "10.0.0.0/8, everything",
     "lease_seconds": "inf",

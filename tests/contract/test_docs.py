@@ -169,6 +169,19 @@ def test_every_end_of_a_run_and_every_degradation_is_on_the_page_of_the_harness(
     assert sorted(name for name in degraded if f"`{name}`" not in named) == []
 
 
+def test_every_way_in_which_an_answer_can_be_less_is_on_the_page_and_so_is_its_step() -> None:
+    names = set(re.findall(r'"(answer-[a-z-]+)"', SOURCES["worker/search_answer.py"]))
+    assert len(names) == 8
+    assert sorted(names - set(rows("docs/harness.md"))) == []
+    (fields,) = re.findall(
+        r"def step\(self\).*?return \{(.*?)\n        \}", SOURCES["worker/search_answer.py"], re.DOTALL
+    )
+    usage = re.findall(r'"(answer_[a-z_]+)":', SOURCES["worker/search_answer.py"])
+    told = set(re.findall(r"`(\w+)`", rows("docs/harness.md")["answer"][0]))
+    assert {*re.findall(r'^            "(\w+)":', fields, re.MULTILINE), *usage} <= told
+    assert set(usage) <= words("docs/http-api.md")
+
+
 def test_every_count_and_note_of_a_sync_is_on_the_page_of_sources() -> None:
     assert sorted(set(SyncCounts.__dataclass_fields__) - words("docs/sources.md")) == []
     notes = set(

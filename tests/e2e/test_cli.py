@@ -14,6 +14,8 @@ import pytest
 from support.cli import Cli, wait_for
 from support.website import docs_site, serve_site
 
+from worker.inference.scripted import ScriptedChatServer, say
+
 pytestmark = pytest.mark.slow
 
 STOP_SECONDS = 10.0
@@ -84,6 +86,20 @@ def test_the_agents_steps_are_shown_while_it_works_and_not_mixed_into_the_result
     assert "turn 1: " in found.stderr
     assert "turn 1: " not in found.stdout
     assert "\x1b[" not in found.stdout
+
+
+def test_an_answer_stands_before_the_passages_with_what_it_cites(cli: Cli) -> None:
+    with ScriptedChatServer(lambda _: say("The harbour master does [P1].")) as writer:
+        cli.environment |= {"HOPNODE_ANSWER_URL": writer.url, "HOPNODE_ANSWER_MODEL": "writer"}
+        cli.run("add", "docs")
+        found = cli.run("search", "Who keeps the key of the lighthouse?", "--answer", "--mode", "one_shot")
+    assert found.returncode == 0, found.stderr
+    lines = found.stdout.splitlines()
+    assert lines[0] == "The harbour master does [1]."
+    assert lines[1].startswith("  [1] ") and "harbour.txt" in lines[1]
+    refused = cli.run("search", "Who?", "--answer", HOPNODE_ANSWER_URL="", HOPNODE_ANSWER_MODEL="")
+    assert refused.returncode != 0
+    assert "HOPNODE_ANSWER_MODEL" in refused.stderr
 
 
 def test_a_file_that_cannot_be_parsed_is_listed_with_its_reason_and_stops_no_other(cli: Cli, tmp_path: Path) -> None:

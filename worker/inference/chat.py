@@ -11,6 +11,7 @@ from worker.inference.endpoint import Endpoint, Named, RetryPolicy
 from worker.inference.messages import ChatRequest, Completion
 
 CHAT = Named("chat", "HOPNODE_CHAT")
+ANSWERS = Named("answer", "HOPNODE_ANSWER")
 
 OPTIONAL_FIELDS = frozenset(
     {"temperature", "top_p", "seed", "parallel_tool_calls", "max_tokens", "strict", "reasoning_effort"}
@@ -36,12 +37,13 @@ class HttpChat:
         api_key: str | None = None,
         timeout_seconds: float = 120.0,
         *,
+        named: Named = CHAT,
         total_seconds: float | None = None,
         retries: RetryPolicy | None = None,
     ) -> None:
         self._endpoint = Endpoint(
             url.rstrip("/") + "/chat/completions",
-            CHAT,
+            named,
             api_key,
             timeout_seconds,
             total_seconds=total_seconds,

@@ -95,6 +95,7 @@ def test_a_database_with_other_tables_asks_for_migrate(tmp_path: Path) -> None:
         (checks.redis, {"redis_url": "redis://127.0.0.1:9/0"}, "Redis"),
         (checks.chroma, {"chroma_url": CLOSED}, "HOPNODE_CHROMA_URL"),
         (checks.chat, {"chat_url": f"{CLOSED}/v1", "chat_model": "m"}, "HOPNODE_CHAT_URL"),
+        (checks.answers, {"answer_url": f"{CLOSED}/v1", "answer_model": "m"}, "HOPNODE_ANSWER_URL"),
         (checks.node, {"url": CLOSED, "api_key": "hn_x"}, "hopnode serve"),
         (checks.database, {"database_url": "postgresql+psycopg://u:secret@127.0.0.1:9/x"}, "HOPNODE_DATABASE_URL"),
     ],
@@ -121,6 +122,14 @@ def test_a_service_that_is_configured_and_away_is_a_failure_with_its_mending(
 def test_a_chat_endpoint_is_asked_for_its_models(tmp_path: Path, status: int, body: Any, state: str) -> None:
     with _server(status, body) as url:
         assert checks.chat(_context(tmp_path, chat_url=f"{url}/v1", chat_model="gpt")).state == state
+
+
+def test_the_answer_model_may_be_one_that_the_chat_endpoint_serves_too(tmp_path: Path) -> None:
+    with _server(200, {"data": [{"id": "gpt"}, {"id": "writer"}]}) as url:
+        settings = {"chat_url": f"{url}/v1", "chat_model": "gpt"}
+        assert checks.answers(_context(tmp_path, **settings)).state == "off"
+        assert checks.answers(_context(tmp_path, answer_model="writer", **settings)).state == "ok"
+        assert "HOPNODE_ANSWER_MODEL" in checks.answers(_context(tmp_path, answer_model="typo", **settings)).mend
 
 
 def test_a_chroma_server_that_answers_is_found(tmp_path: Path) -> None:

@@ -54,6 +54,30 @@ def test_markup_in_a_text_is_shown_as_it_stands() -> None:
     assert "[bold]x[/bold]" in _shown(text="[bold]x[/bold]")
 
 
+ANSWER: dict[str, Any] = {
+    "text": "Run it [2].",
+    "found": True,
+    "citations": [{"number": 2, "document_id": "d1", "key": "a.md", "url": None, "title": "Setup"}],
+}
+ANSWER["citations"][0] |= {"start": 10, "end": 26, "page": None}
+
+
+def _answer(**changes: Any) -> str:
+    stream = io.StringIO()
+    display.answer(Console(file=stream, width=100, color_system=None), ANSWER | changes)
+    return stream.getvalue()
+
+
+def test_an_answer_stands_above_what_each_of_its_numbers_cites() -> None:
+    assert _answer().splitlines() == ["Run it [2].", "  [2] Setup [10:26]  a.md", ""]
+
+
+def test_an_answer_that_was_not_found_says_so() -> None:
+    shown = _answer(found=False, text="The port is missing.", citations=[])
+    assert shown.splitlines()[:2] == ["The passages do not hold the answer.", "The port is missing."]
+    assert "\x1b[2J" not in _answer(text="wiped\x1b[2J")
+
+
 def test_an_excerpt_is_one_line_cut_at_a_word() -> None:
     assert display.excerpt("one two three", 9) == "one two …"
     assert display.excerpt("one\n\n two") == "one two"

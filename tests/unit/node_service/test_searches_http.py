@@ -224,6 +224,14 @@ def test_what_cannot_work_is_refused_by_field(asker: Tenant, changes: dict[str, 
     assert [error["field"] for error in answer.json()["errors"]] == [field]
 
 
+def test_a_node_where_nothing_writes_answers_says_what_to_set(asker: Tenant) -> None:
+    answer = asker.http.post("/v1/searches", json=QUESTION | {"answer": True})
+    (error,) = answer.json()["errors"]
+    assert (answer.status_code, error["code"]) == (422, "no_answer_endpoint")
+    assert "HOPNODE_ANSWER_MODEL" in answer.json()["detail"]
+    assert asker.http.post("/v1/searches", json=QUESTION | {"answer": False}).json()["answer"] is False
+
+
 def test_a_filter_with_an_unknown_operator_is_refused_at_once(asker: Tenant) -> None:
     answer = asker.http.post("/v1/searches", json=QUESTION | {"filter": {"team": {"like": "b%"}}})
     assert answer.json()["code"] == "invalid-request"
