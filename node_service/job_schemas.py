@@ -255,7 +255,7 @@ class SearchRead(SearchSummary):
     max_turns: int | None
     deadline_seconds: float | None
     answer: bool = Field(description="Whether an answer was asked for.")
-    attempt: int = Field(description="How often a worker has taken it up.")
+    attempt: int = Field(description="How often a worker has taken it up; the result is that of the last time.")
     last_step: int = Field(description="Number of the newest step.")
     events_url: str
     trajectory_url: str
@@ -278,7 +278,11 @@ class SearchEnd(Outgoing):
 class StepRead(Outgoing):
     """One recorded step of a search."""
 
-    seq: int = Field(description="From 1, without gaps within an attempt.")
+    seq: int = Field(description="From 1, rising without gaps over all attempts.")
+    attempt: int = Field(
+        description="Which attempt wrote it. Those before the search's own `attempt` ended without a result: a step "
+        "`restart` opens the next one, which begins anew."
+    )
     kind: str = Field(examples=["action", "observation"])
     created_at: datetime
     data: dict[str, JsonValue]

@@ -92,6 +92,8 @@ def run_search_job(runtime: Runtime, context: JobContext) -> JsonValue:
     collections = [get_collection(runtime.db, workspace, name) for name in request.collections]
     space = Space(runtime.corpora.open(workspace), collections, request.filter)
     context.check()
+    if context.job.last_step:  # of an attempt that was lost, failed or stopped: nothing of it is taken over
+        context.step("restart", {"attempt": context.job.attempt, "last_step": context.job.last_step})
     found = find(runtime, space, request, context)
     outcome = found.outcome
     wanted = [one for one in space.current(outcome.selections) if one.score >= request.min_score]

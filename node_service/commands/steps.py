@@ -43,13 +43,16 @@ def _line(step: Step) -> str | None:
         return f"    {_outcome(data)}"
     if step.kind == "prune":
         return f"    pruned {count(len(data['chunk_ids']), 'passage')}, freed {data['freed_tokens']:,} tokens"
+    if step.kind == "restart":
+        return f"begun again (attempt {data['attempt']}): the steps above ended without a result"
     if step.kind == "nudge":
         return f"    asked again: {data['reason']}"
     return None
 
 
 def hops(steps: Sequence[Step]) -> list[Hop]:
-    """Every search, grep and read of a run in order."""
+    """Every search, grep and read of a run in order; of a search that was begun again, those of the last attempt."""
+    steps = _last_attempt(steps)
     calls = {
         (step.data.get("rollout"), call["id"]): call
         for step in steps
@@ -71,9 +74,14 @@ def hops(steps: Sequence[Step]) -> list[Hop]:
 
 
 def pruned(steps: Sequence[Step]) -> list[str]:
-    """Ids of the chunks that a run pruned, in order, each once."""
-    ids = (chunk_id for step in steps if step.kind == "prune" for chunk_id in step.data["chunk_ids"])
+    """Ids of the chunks that a run pruned, in order, each once; as with `hops`, those of the last attempt."""
+    ids = (chunk_id for step in _last_attempt(steps) if step.kind == "prune" for chunk_id in step.data["chunk_ids"])
     return list(dict.fromkeys(ids))
+
+
+def _last_attempt(steps: Sequence[Step]) -> Sequence[Step]:
+    starts = [at for at, step in enumerate(steps, start=1) if step.kind == "restart"]
+    return steps[starts[-1] :] if starts else steps
 
 
 def _action(data: dict[str, Any]) -> str:

@@ -145,6 +145,7 @@ def test_the_two_steps_of_a_search_in_one_shot_are_on_the_page_with_every_field(
         (node.args[0], node.args[1])
         for node in ast.walk(ast.parse(SOURCES["worker/search_job.py"]))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"
+        if ast.literal_eval(node.args[0]) != "restart"
     ]
     assert len(steps) == 2
     text = section("docs/harness.md", "The trajectory").rpartition("\n\n")[2]
@@ -180,6 +181,13 @@ def test_every_way_in_which_an_answer_can_be_less_is_on_the_page_and_so_is_its_s
     told = set(re.findall(r"`(\w+)`", rows("docs/harness.md")["answer"][0]))
     assert {*re.findall(r'^            "(\w+)":', fields, re.MULTILINE), *usage} <= told
     assert set(usage) <= words("docs/http-api.md")
+
+
+def test_a_step_that_begins_a_search_again_is_on_the_page_with_its_fields() -> None:
+    (fields,) = re.findall(r'context\.step\("restart", \{(.*?)\}\)', SOURCES["worker/search_job.py"])
+    told = rows("docs/harness.md")["restart"][0]
+    assert re.findall(r'"(\w+)":', fields) == ["attempt", "last_step"]
+    assert "`attempt`" in told and "`last_step`" in told
 
 
 def test_every_count_and_note_of_a_sync_is_on_the_page_of_sources() -> None:

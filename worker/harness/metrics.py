@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from worker.harness.trajectory import StepRecord
+from worker.harness.trajectory import StepRecord, last_attempt
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class RunFigures:
 
 
 def measure(steps: Sequence[StepRecord], gold: Gold | None = None) -> RunFigures:
-    """The figures of a trajectory. The final list is that of the fusion where there were several rollouts."""
+    """The figures of a trajectory: of its last attempt. The final list is that of the fusion where there were several
+    rollouts."""
+    steps = last_attempt(steps)
     turns = sum(step.kind == "action" for step in steps)
     calls = sum(step.kind == "observation" for step in steps)
     pruned = [one for step in steps if step.kind == "prune" for one in _pruned(step)]
@@ -94,6 +96,7 @@ def _against(
 def segments(steps: Sequence[StepRecord]) -> tuple[tuple[int, int], ...]:
     """First and last turn of each stretch of one run in which nothing was pruned: within it every view begins with the one
     before. The turn of a prune ends its segment, since the views after it are shorter."""
+    steps = last_attempt(steps)
     turns = [cast(int, step.data["turn"]) for step in steps if step.kind == "action"]
     ends = sorted({cast(int, step.data["turn"]) for step in steps if step.kind == "prune" and _pruned(step)})
     cuts = [end for end in ends if turns and end < turns[-1]]

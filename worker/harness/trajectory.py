@@ -16,6 +16,8 @@ from worker.harness.outcome import AgentOutcome, RolloutEnd
 from worker.inference.messages import ToolCall
 
 FORMAT_VERSION = 1
+RESTART = "restart"
+"""The kind of the step with which a search begins again after an attempt that ended without a result."""
 
 StepData: TypeAlias = dict[str, JsonValue]
 
@@ -128,6 +130,12 @@ class Recorder:
         data = {"rollout": self._rollout, **data}
         self.steps.append(StepRecord(kind, data))
         self._on_step(kind, data)
+
+
+def last_attempt(steps: Sequence[StepRecord]) -> Sequence[StepRecord]:
+    """The steps behind the last `restart`: a search that is begun again takes nothing over from before."""
+    starts = [at for at, step in enumerate(steps, start=1) if step.kind == RESTART]
+    return steps[starts[-1] :] if starts else steps
 
 
 def fusion_step(outcome: AgentOutcome) -> StepData:

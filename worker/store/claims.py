@@ -88,8 +88,8 @@ def add_step(db: Database, job: Job, kind: str, data: JsonObject) -> int:
         seq = connection.execute(advance).scalar_one_or_none()
         if seq is None:
             raise _why_lost(connection, job)
-        step = {"job_id": job.id, "seq": seq, "kind": kind, "data": data, "created_at": db.now(connection)}
-        connection.execute(job_steps.insert().values(**step))
+        step = {"job_id": job.id, "seq": seq, "attempt": job.attempt, "kind": kind, "data": data}
+        connection.execute(job_steps.insert().values(**step, created_at=db.now(connection)))
         return seq
 
 
@@ -115,9 +115,9 @@ def release(db: Database, job: Job, *, error: JsonObject, delay_seconds: float) 
 
 
 def give_back(db: Database, job: Job) -> bool:
-    """Hands the job back untried, because the process was told to stop: the claim does not count as an attempt."""
+    """Hands the job back untried, because the process was told to stop: one attempt more is allowed in its place."""
     with db.write() as connection:
-        back = _requeue(next_at=db.now(connection)).where(_held(job)).values(attempt=jobs.c.attempt - 1)
+        back = _requeue(next_at=db.now(connection)).where(_held(job)).values(max_attempts=jobs.c.max_attempts + 1)
         return connection.execute(back).rowcount == 1
 
 

@@ -30,7 +30,7 @@ class JobStatus(StrEnum):
 class Job:
     """One row of the queue of record, as it was when it was read; times are seconds since the epoch.
 
-    `attempt` counts claims, so it is 0 before the first one. `lease_token` is the fencing token of the worker that
+    `attempt` counts claims, so it is 0 before the first one, and no two claims have the same. `lease_token` is the fencing token of the worker that
     holds the job until `lease_until`. `priority`: smaller numbers run first. `last_step` is the newest step's number.
     """
 
@@ -58,10 +58,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Step:
-    """One recorded step of a job; `seq` counts from 1 over all attempts of the job."""
+    """One recorded step of a job; `seq` counts from 1 over all attempts of the job, `attempt` is the one that wrote it."""
 
     job_id: str
     seq: int
+    attempt: int
     kind: str
     data: JsonObject
     created_at: float

@@ -136,6 +136,7 @@ job_steps = sa.Table(
     metadata,
     sa.Column("job_id", _Id, sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("seq", sa.Integer, primary_key=True),
+    sa.Column("attempt", sa.Integer, nullable=False, server_default="1"),
     sa.Column("kind", sa.String(32), nullable=False),
     sa.Column("data", sa.JSON, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),

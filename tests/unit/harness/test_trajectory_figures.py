@@ -78,6 +78,15 @@ def test_of_several_rollouts_the_fused_list_counts_and_all_that_any_of_them_saw(
     assert (figures.output, figures.trajectory_recall, figures.turns) == (("b", "a"), 1.0, 2)
 
 
+def test_of_a_search_that_was_begun_again_the_last_attempt_counts() -> None:
+    restart = step("restart", attempt=2, last_step=4)
+    again = [action(1), shown("x_0"), pruned(1, "x_0"), action(2), restart, *RUN]
+    gold = Gold.of(["a", "x"])
+    assert measure(again, gold) == measure(RUN, gold)
+    assert segments(again) == segments(RUN)
+    assert measure([*RUN, restart]).output == ()
+
+
 def test_a_run_without_an_end_or_without_anything_has_figures_too() -> None:
     assert measure([]).output == ()
     assert measure([], Gold.of(["a"])).output_f1 == 0.0

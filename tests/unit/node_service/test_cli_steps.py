@@ -64,5 +64,12 @@ def test_pruned_chunks_are_listed_once() -> None:
     assert pruned(_run() + _run()) == ["d1_0", "d2_0"]
 
 
+def test_of_a_search_that_was_begun_again_the_last_attempt_counts() -> None:
+    again = [*_run(), Step("restart", {"attempt": 2, "last_step": 9}), *_run()[:4]]
+    assert "attempt 2" in str(describe(again[9]))
+    assert hops(again) == hops(_run())
+    assert pruned(again) == []
+
+
 def test_a_step_of_an_unknown_kind_is_passed_over() -> None:
     assert describe(Step("fused", {"anything": 1})) is None

@@ -210,12 +210,14 @@ def test_a_released_job_waits_for_its_delay_and_fails_when_attempts_are_used_up(
     assert [delivery.event for delivery in deliveries_of(database, job.id)] == ["probe.failed"]
 
 
-def test_a_job_that_is_given_back_keeps_its_attempts(database: Database) -> None:
+def test_a_job_that_is_given_back_has_as_many_attempts_left_as_before_and_no_two_have_one_number(
+    database: Database,
+) -> None:
     queue_probe(database, new_workspace(database), max_attempts=1)
-    for _ in range(3):
+    for number in (1, 2, 3):
         job = claim(database)
         assert job is not None
-        assert job.attempt == 1
+        assert (job.attempt, job.max_attempts) == (number, number)
         assert jobs.give_back(database, job)
 
 
@@ -246,7 +248,7 @@ def test_steps_are_numbered_from_one_over_all_attempts(database: Database) -> No
         numbers = list(pool.map(lambda n: jobs.add_step(database, second, "turn", {"n": n}), range(12)))
     assert sorted(numbers) == list(range(4, 16))
     steps = jobs.list_steps(database, second.id, after=2, limit=3)
-    assert [step.seq for step in steps] == [3, 4, 5]
+    assert [(step.seq, step.attempt) for step in steps] == [(3, 1), (4, 2), (5, 2)]
     assert (steps[0].kind, steps[0].data) == ("turn", {"n": 2})
 
 

@@ -221,7 +221,7 @@ _NEXT_STEP = """
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+revision, down_revision, branch_labels, depends_on = "9000", "0002", None, None
 
 def upgrade() -> None:
     with op.batch_alter_table("workspaces") as batch:  # SQLite builds the table anew, PostgreSQL alters it
@@ -235,7 +235,7 @@ def test_rebuilding_a_parent_table_keeps_its_children(database: Database, databa
         connection.execute(collections.insert().values(id="c", workspace_id="w", name="c", metadata={}, created_at=0))
     steps = tmp_path / "steps"
     shutil.copytree(Path(worker.store.migrations.__file__).parent, steps)
-    (steps / "versions" / "0002_longer_names.py").write_text(_NEXT_STEP)
+    (steps / "versions" / "9000_longer_names.py").write_text(_NEXT_STEP)
 
     class NextDatabase(Database):
         _scripts = str(steps)

@@ -234,7 +234,7 @@ def test_an_interrupted_job_goes_back_untried_and_nothing_more_is_claimed(
     assert runner.more("agent")
     runner.interrupt()
     thread.join(5)
-    assert (read(db, job).status, read(db, job).attempt) == (JobStatus.QUEUED, 0)
+    assert (read(db, job).status, read(db, job).max_attempts) == (JobStatus.QUEUED, job.max_attempts + 1)
     assert not runner.run_next("agent")
     assert not runner.more("agent")
     assert read(db, other).attempt == 0
