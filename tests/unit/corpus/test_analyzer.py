@@ -1,4 +1,6 @@
+import re
 import unicodedata
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -88,3 +90,38 @@ def test_latin_words_lose_their_accents_except_where_accents_tell_words_apart(te
 
 def test_a_word_gives_the_same_term_whatever_stands_around_it() -> None:
     assert analyze("Hà Nội") == [*analyze("Hà"), *analyze("Nội")]
+
+
+MIXED = st.text(
+    st.sampled_from("aB9_.=<> \n-'’–éÉßﬁİıłøæạơ\u0301\u0338\u3099\u0e31กข漢字のガﾞ한글हिन्दीЖёΩ𝒜𠀀\x85\xa0\ud800´"),
+    max_size=60,
+)
+
+
+def runs(text: str) -> Iterator[str]:
+    """Stretches of one script without spaces, or of other letters, digits and marks, told character by character."""
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    start = 0
+    while start < len(text):
+        within = is_unspaced if is_unspaced(text[start]) else is_spaced
+        end = start
+        while end < len(text) and within(text[end]):
+            end += 1
+        if end > start:
+            yield text[start:end]
+        start = max(end, start + 1)
+
+
+def is_spaced(character: str) -> bool:
+    is_mark = unicodedata.category(character)[0] == "M"
+    return is_mark or (character.isalnum() and not is_unspaced(character))
+
+
+@given(MIXED, st.booleans())
+def test_a_text_gives_the_terms_of_its_runs_one_after_the_other(text: str, query: bool) -> None:
+    assert analyze(text, query=query) == [term for run in runs(text) for term in analyze(run, query=query)]
+
+
+@given(st.text(st.sampled_from("aZ09 _-.,\n\t\x00\x1f\x7f"), max_size=200))
+def test_plain_ascii_gives_its_lower_case_words(text: str) -> None:
+    assert analyze(text) == [word[:64] for word in re.findall("[a-z0-9]+", text.lower())]
