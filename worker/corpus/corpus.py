@@ -15,11 +15,13 @@ from pydantic import JsonValue
 
 from worker.corpus import outbox, reading, writing
 from worker.corpus.draining import Drainer, drain_quietly
+from worker.corpus.engines import RANK_BM25
 from worker.corpus.filters import compile_filter
 from worker.corpus.grep import Grep
 from worker.corpus.ingest import Ingest
 from worker.corpus.insight import CorpusInsight
 from worker.corpus.parsing import ParserPool
+from worker.corpus.posting_segments import catch_up_postings
 from worker.corpus.records import Chunk, CollectionStats, Document, IngestOutcome, NewDocument, SearchHits
 from worker.corpus.search import Search, SearchMemory
 from worker.corpus.text_store import TextStore
@@ -205,11 +207,11 @@ class Corpus:
         with self._store.read() as connection:
             row = reading.collection_row(connection, collection.id)
             if row is None:
-                return CollectionStats(0, 0, 0, 0, 0)
+                return CollectionStats(0, 0, 0, 0, 0, RANK_BM25)
             totals = reading.totals(connection, row.number)
+            engine = self._memory.lexical.name(connection, row)
             lag = outbox.vector_lag(connection, row.number)
-        warnings = ("vectors-lag",) if lag else ()
-        return CollectionStats(totals.documents, totals.chunks, totals.tokens, row.index_version, lag, warnings)
+        return CollectionStats(*totals, row.index_version, lag, engine, ("vectors-lag",) if lag else ())
 
     # --- finding ---
 
@@ -302,7 +304,7 @@ class Corpus:
     # --- upkeep ---
 
     def maintain(self) -> int:
-        """Applies what lags behind in the vector index and in grep's pre-filter; how many vector changes.
+        """Applies what lags behind in the vector index, posting lists and grep's pre-filter; how many vector changes.
 
         Once an hour it also deletes old cached vectors that nothing uses.
         """
@@ -311,7 +313,9 @@ class Corpus:
             self._swept_at = time.monotonic()
             with self._store.write() as connection:
                 writing.forget_unused_vectors(connection, older_than_seconds=UNUSED_VECTOR_SECONDS)
-        return drain_quietly(self._drainer)
+        applied = drain_quietly(self._drainer)
+        catch_up_postings(self._store)
+        return applied
 
     def drop_everything(self) -> None:
         """Empties the workspace and marks it for removal."""
@@ -333,12 +337,8 @@ class Corpus:
 
     def _drop(self, collection_ids: Sequence[str]) -> None:
         with self._store.write() as connection:
-            for collection_id in collection_ids:
-                row = reading.collection_row(connection, collection_id)
-                if row is None:
-                    continue
-                generations = (row.generation, row.generation + 1)
-                names = [outbox.vector_name(self.workspace_id, row.id, one) for one in generations]
+            for row in [one for one in reading.collection_rows(connection) if one.id in collection_ids]:
+                names = [outbox.vector_name(self.workspace_id, row.id, row.generation + one) for one in (0, 1)]
                 writing.drop_collection(connection, row, names)
 
     def _own(self, collection: Collection) -> bool:

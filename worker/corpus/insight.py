@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from worker.corpus.fusion import knows_language
-from worker.corpus.lexical import chunks_holding, document_frequencies
+from worker.corpus.lexical import chunks_holding
 from worker.corpus.name_table import NamedRow, rows_named
 from worker.corpus.reading import CollectionRow, chunks_around, chunks_by_row, collection_row, vectors_of_rows
 from worker.corpus.records import Chunk, SearchHits
@@ -79,7 +79,7 @@ class CorpusInsight:
         wanted = list(terms)
         with self.store.read() as connection:
             for row in self._rows(connection):
-                for term, count in document_frequencies(connection, row.number, wanted).items():
+                for term, count in self.memory.lexical.frequencies(connection, row, wanted).items():
                     counts[term] = counts.get(term, 0) + count
         return counts
 

@@ -1,14 +1,16 @@
 """The lexical leg: which chunks share words with a query, best first, by BM25 (k1 1.2, b 0.75).
 
-Two engines answer alike: FTS5 inside the workspace's file, kept up to date by every write, and rank-bm25 in memory for
-small collections. Neither knows what a document is; a row is a chunk's number.
+Three engines answer alike: rank-bm25 in memory for small collections, posting lists (`postings.py`) for large ones, and
+FTS5 inside the workspace's file, kept up to date by every write, whenever neither is ready. None knows what a document
+is; a row is a chunk's number.
 """
 # ruff: noqa: S608 - table names end in the collection's number, which is an integer of ours
 
+import json
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +25,8 @@ SMALL_COLLECTION = 2_000
 GUARDED_COLLECTION = 5_000
 """Chunks from which terms that are nearly everywhere are left out of a query: FTS5 scores every chunk that has them."""
 COMMON_SHARE = 0.2
+K1, B = 1.2, 0.75
+"""The constants of BM25 that FTS5 is built with; every engine ranks by them."""
 _MOST_TERMS = 64
 _KEPT_INDEXES = 32
 
@@ -38,6 +42,21 @@ class LexicalIndex(Protocol):
 def indexed_text(title: str, heading: str, text: str) -> str:
     """What stands for a chunk in both legs: its text below its title and headings, which say what it is about."""
     return "\n".join(part for part in (title, heading, text) if part)
+
+
+def telling_terms(frequency: Mapping[str, int], chunks: int) -> list[str]:
+    """The terms worth ranking by, rarest first, given in how many of `chunks` each stands."""
+    rarest = sorted(frequency, key=frequency.__getitem__)[:_MOST_TERMS]
+    if chunks < GUARDED_COLLECTION:
+        return rarest
+    telling = [term for term in rarest if frequency[term] <= COMMON_SHARE * chunks]
+    return telling or rarest[:2]
+
+
+def idf(chunks: int, frequency: int) -> float:
+    """Weight of a term that stands in `frequency` of `chunks`, as FTS5 has it: never zero, so that the smallest
+    collection can be searched."""
+    return max(1e-6, math.log((chunks - frequency + 0.5) / (frequency + 0.5)))
 
 
 # --- FTS5 ---------------------------------------------------------------------------------------------------------
@@ -110,25 +129,14 @@ class Fts5Index:
 
     def ranked(self, terms: Sequence[str]) -> Iterator[int]:
         """Rows with a term, best first; sorted when the first row is asked for."""
-        kept = self._telling(list(dict.fromkeys(terms)))
+        frequency = document_frequencies(self.connection, self.number, dict.fromkeys(terms))
+        kept = telling_terms(frequency, self.chunks)
         if not kept:
             return
         match = " OR ".join(f'"{term}"' for term in kept)
         statement = f"SELECT rowid FROM fts_{self.number} WHERE fts_{self.number} MATCH ? ORDER BY rank, rowid"
         for row in self.connection.execute(statement, (match,)):
             yield row[0]
-
-    def _telling(self, terms: list[str]) -> list[str]:
-        frequency = {term: found for term in terms if (found := self._document_frequency(term))}
-        rarest = sorted(frequency, key=frequency.__getitem__)[:_MOST_TERMS]
-        if self.chunks < GUARDED_COLLECTION:
-            return rarest
-        telling = [term for term in rarest if frequency[term] <= COMMON_SHARE * self.chunks]
-        return telling or rarest[:2]
-
-    def _document_frequency(self, term: str) -> int:
-        found = self.connection.execute(f"SELECT doc FROM terms_{self.number} WHERE term = ?", (term,)).fetchone()
-        return found[0] if found else 0
 
 
 def document_frequencies(connection: Connection, number: int, terms: Iterable[str]) -> dict[str, int]:
@@ -153,7 +161,7 @@ class _Bm25(BM25Okapi):
 
     def _calc_idf(self, nd: dict[str, int]) -> None:
         for term, found in nd.items():
-            self.idf[term] = max(1e-6, math.log((self.corpus_size - found + 0.5) / (found + 0.5)))
+            self.idf[term] = idf(self.corpus_size, found)
 
 
 class RankBm25Index:
@@ -162,7 +170,7 @@ class RankBm25Index:
     def __init__(self, rows: Sequence[int], bags: Sequence[Sequence[str]]) -> None:
         self._rows = np.array(rows, np.int64)
         # rank-bm25 cannot divide by an average length of zero
-        self._bm25 = _Bm25(bags, k1=1.2, b=0.75) if any(bags) else None
+        self._bm25 = _Bm25(bags, k1=K1, b=B) if any(bags) else None
 
     def ranked(self, terms: Sequence[str]) -> Iterator[int]:
         """Rows with a term, best first, older rows first among equals."""
@@ -228,7 +236,8 @@ class SmallIndexes:
 def chunk_texts(connection: Connection, rows: Iterable[int]) -> dict[int, str]:
     """The `indexed_text` of chunks, by row."""
     statement = (
-        "SELECT c.row, d.title, c.heading, c.text FROM chunk c JOIN document d ON d.id = c.document_id WHERE c.row = ?"
+        "SELECT c.row, d.title, c.heading, c.text FROM json_each(?) j CROSS JOIN chunk c ON c.row = j.value "
+        "CROSS JOIN document d ON d.id = c.document_id"
     )
-    found = (connection.execute(statement, (row,)).fetchone() for row in rows)
-    return {int(entry[0]): indexed_text(entry[1], entry[2], entry[3]) for entry in found if entry}
+    found = connection.execute(statement, (json.dumps(list(rows)),))
+    return {int(entry[0]): indexed_text(entry[1], entry[2], entry[3]) for entry in found}

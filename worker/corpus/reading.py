@@ -1,4 +1,8 @@
-"""The statements that read a workspace's file: collections, documents and chunks as records; changes nothing."""
+"""The statements that read a workspace's file: collections, documents and chunks as records; changes nothing.
+
+What a search reads comes as one row of JSON: a thread lets the others in at every row that it steps to, and waits for
+them before it goes on.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,11 +34,12 @@ class CollectionRow:
     generation: int
     applied_seq: int
     dead: int
+    posted_row: int
 
 
 _COLLECTION = (
-    "SELECT number, id, embedder, dimension, index_version, chunks, analyzer, grep_row, generation, applied_seq, dead "
-    "FROM collection"
+    "SELECT number, id, embedder, dimension, index_version, chunks, analyzer, grep_row, generation, applied_seq, dead, "
+    "posted_row FROM collection"
 )
 _DOCUMENT = (
     "SELECT d.id, c.id AS collection_id, d.key, d.title, d.url, d.media_type, d.metadata, d.characters, d.chunks, "
@@ -147,8 +152,12 @@ def rows_of_documents(connection: Connection, document_ids: Iterable[str]) -> li
 
 def live_rows(connection: Connection, number: int, rows: Sequence[int]) -> list[int]:
     """Those of `rows` that are chunks of the collection now, in the given order."""
-    statement = "SELECT row FROM chunk WHERE collection = ? AND row IN (SELECT value FROM json_each(?))"
-    live = {row[0] for row in connection.execute(statement, (number, json.dumps(list(rows))))}
+    statement = (
+        "SELECT json_group_array(k.row) FROM json_each(?) j CROSS JOIN chunk k ON k.row = j.value "
+        "WHERE k.collection = ?"
+    )
+    (found,) = connection.execute(statement, (json.dumps(list(rows)), number)).fetchone()
+    live = set(json.loads(found))
     return [row for row in rows if row in live]
 
 
@@ -172,19 +181,10 @@ def known_vectors(connection: Connection, embedder: str, shas: Iterable[bytes]) 
     return {sha: np.frombuffer(row[0], np.float32) for sha, row in found if row}
 
 
-@dataclass(frozen=True)
-class Totals:
-    """What a collection holds."""
-
-    documents: int
-    chunks: int
-    tokens: int
-
-
-def totals(connection: Connection, number: int) -> Totals:
-    """Counted, not kept: exact at any time."""
+def totals(connection: Connection, number: int) -> tuple[int, int, int]:
+    """Documents, chunks and tokens of a collection. Counted, not kept: exact at any time."""
     documents = connection.execute("SELECT count(*) FROM document WHERE collection = ?", (number,)).fetchone()[0]
     chunks, tokens = connection.execute(
         "SELECT count(*), coalesce(sum(tokens), 0) FROM chunk WHERE collection = ?", (number,)
     ).fetchone()
-    return Totals(documents, chunks, tokens)
+    return documents, chunks, tokens

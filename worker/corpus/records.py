@@ -130,11 +130,13 @@ class IngestOutcome:
 
 @dataclass(frozen=True)
 class CollectionStats:
-    """What a collection holds; `vector_lag` counts changes that the vector index does not know yet."""
+    """What a collection holds; `vector_lag` counts changes that the vector index does not know yet, `lexical_engine`
+    is the one that answers now: `rank-bm25`, `postings` or `fts5`."""
 
     documents: int
     chunks: int
     tokens: int
     index_version: int
     vector_lag: int
+    lexical_engine: str
     warnings: tuple[str, ...] = ()

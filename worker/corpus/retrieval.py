@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from worker.corpus import outbox
 from worker.corpus.analyzer import analyze
 from worker.corpus.filters import compile_filter
-from worker.corpus.lexical import SMALL_COLLECTION, Fts5Index, LexicalIndex, SmallIndexes
+from worker.corpus.lexical import LexicalIndex
 from worker.corpus.reading import (
     CollectionRow,
     live_rows,
@@ -74,12 +74,8 @@ class Retrieval:
     scope: Scope
     excluded: Set[int]
 
-    def lexical(self, query: str, limit: int, small_indexes: SmallIndexes) -> list[int]:
-        """The best rows that share a term with the query."""
-        index: LexicalIndex | None = None
-        if self.row.chunks <= SMALL_COLLECTION:
-            index = small_indexes.get(self.connection, self.row.number, self.row.index_version)
-        index = index or Fts5Index(self.connection, self.row.number, self.row.chunks)
+    def lexical(self, query: str, limit: int, index: LexicalIndex) -> list[int]:
+        """The best rows that share a term with the query, of an index of this snapshot."""
         return list(islice(self._wanted(index.ranked(analyze(query, query=True))), limit))
 
     def dense(self, vector: NDArray[np.float32], limit: int, vectors: Vectors) -> list[int]:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from worker.corpus import outbox
+from worker.corpus.engines import LexicalEngines
 from worker.corpus.fusion import Leg, default_dense_weight, fuse
-from worker.corpus.lexical import SmallIndexes
 from worker.corpus.reading import chunks_by_row, collection_row, rows_of_chunk_ids
 from worker.corpus.records import Hit, SearchHits
 from worker.corpus.retrieval import Retrieval, Scopes
@@ -30,7 +30,7 @@ class SearchMemory:
     """What searches of a workspace remember between them; all of it can be thrown away."""
 
     def __init__(self) -> None:
-        self.small_indexes = SmallIndexes()
+        self.lexical = LexicalEngines()
         self.scopes = Scopes()
 
 
@@ -120,7 +120,9 @@ class Search:
             weight = default_dense_weight(row.embedder or "", query)
         dense_limit, lexical_limit = limits[0] if weight > 0 else 0, limits[1] if weight < 1 else 0
         near = self._dense(retrieval, dense_limit, found) if dense_limit > 0 else []
-        shared = retrieval.lexical(query, lexical_limit, self._memory.small_indexes) if lexical_limit > 0 else []
+        shared: list[int] = []
+        if lexical_limit > 0:
+            shared = retrieval.lexical(query, lexical_limit, self._memory.lexical.index(connection, row))
         found.legs += [Leg(near, weight), Leg(shared, 1 - weight)]
         found.dense_rank |= {one: rank for rank, one in enumerate(near, start=1)}
         found.lexical_rank |= {one: rank for rank, one in enumerate(shared, start=1)}

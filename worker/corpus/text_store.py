@@ -103,7 +103,26 @@ CREATE TABLE dropped (at REAL NOT NULL);
 
 _DEAD_VECTORS = "ALTER TABLE collection ADD COLUMN dead INTEGER NOT NULL DEFAULT 0"
 
-MIGRATIONS: tuple[str, ...] = (_FIRST_SCHEMA, _DEAD_VECTORS)
+_POSTING_LISTS = """
+CREATE TABLE segment (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    collection INTEGER NOT NULL,
+    chunks INTEGER NOT NULL,
+    rows BLOB NOT NULL,
+    lengths BLOB NOT NULL
+);
+CREATE INDEX segment_of_collection ON segment (collection, chunks);
+CREATE TABLE posting (
+    segment INTEGER NOT NULL,
+    term TEXT NOT NULL,
+    chunks INTEGER NOT NULL,
+    entries BLOB NOT NULL,
+    PRIMARY KEY (segment, term)
+) WITHOUT ROWID;
+ALTER TABLE collection ADD COLUMN posted_row INTEGER NOT NULL DEFAULT 0
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST_SCHEMA, _DEAD_VECTORS, _POSTING_LISTS)
 """Statement scripts in order; the file's `user_version` counts how many were applied."""
 
 

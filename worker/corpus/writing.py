@@ -24,6 +24,7 @@ from worker.corpus.lexical import (
     remove_from_index,
 )
 from worker.corpus.name_table import put_names
+from worker.corpus.posting_segments import drop_segments
 from worker.corpus.reading import CollectionRow, collection_row
 from worker.corpus.records import ChunkSpan
 from worker.corpus.text_store import Connection, Row
@@ -63,6 +64,7 @@ class Written:
 @dataclass(frozen=True)
 class _OldChunk:
     row: int
+    n: int
     heading: str
     text: str
     embed_sha: bytes
@@ -141,6 +143,7 @@ def renew_indexes(connection: Connection) -> list[str]:
     for collection_id in outdated:
         row = collection_row(connection, collection_id)
         assert row is not None
+        drop_segments(connection, row.number)
         drop_index(connection, row.number)
         create_index(connection, row.number)
         chunks = "SELECT row FROM chunk WHERE collection = ? ORDER BY row"
@@ -160,6 +163,7 @@ def renew_indexes(connection: Connection) -> list[str]:
 def drop_collection(connection: Connection, collection: CollectionRow, vector_names: Iterable[str]) -> None:
     """Removes a collection whole; the names of its vector indexes are kept until those are gone too."""
     connection.executemany("INSERT OR IGNORE INTO orphan (name) VALUES (?)", [(name,) for name in vector_names])
+    drop_segments(connection, collection.number)
     drop_index(connection, collection.number)
     connection.execute("DELETE FROM outbox WHERE collection = ?", (collection.number,))
     connection.execute("DELETE FROM chunk WHERE collection = ?", (collection.number,))
@@ -215,40 +219,40 @@ class _ChunkWriter:
         return kept, len(gone)
 
     def _keep(self, old: _OldChunk, position: int, span: ChunkSpan, sha: bytes) -> None:
+        if old.embed_sha != sha:  # the title above it changed, and what is indexed under a row never does
+            _remove_chunk(self._connection, self._number, self._old_title, old)
+            self._insert(old.n, position, span, sha)
+            return
         self._connection.execute(
-            'UPDATE chunk SET position = ?, start = ?, "end" = ?, page = ?, tokens = ?, embed_sha = ? WHERE row = ?',
-            (position, span.start, span.end, span.page, span.tokens, sha, old.row),
+            'UPDATE chunk SET position = ?, start = ?, "end" = ?, page = ?, tokens = ? WHERE row = ?',
+            (position, span.start, span.end, span.page, span.tokens, old.row),
         )
-        if old.embed_sha != sha:  # the title above it changed
-            old_text = indexed_text(self._old_title, old.heading, old.text)
-            remove_from_index(self._connection, self._number, old.row, old_text)
-            self._index(old.row, span)
 
     def _add(self, position: int, span: ChunkSpan, sha: bytes) -> None:
+        self._insert(self.next_n, position, span, sha)
+        self.next_n += 1
+
+    def _insert(self, n: int, position: int, span: ChunkSpan, sha: bytes) -> None:
         (row,) = self._connection.execute(
             'INSERT INTO chunk (document_id, collection, n, position, start, "end", tokens, page, embed_sha, heading, '
             "text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING row",
             (
-                *(self._document_id, self._number, self.next_n, position, span.start, span.end, span.tokens),
+                *(self._document_id, self._number, n, position, span.start, span.end, span.tokens),
                 *(span.page, sha, span.heading, span.text),
             ),
         ).fetchone()
-        self.next_n += 1
-        self._index(row, span)
-
-    def _index(self, row: int, span: ChunkSpan) -> None:
         text = indexed_text(self._document.title, span.heading, span.text)
         add_to_index(self._connection, self._number, row, text)
         _append_outbox(self._connection, self._number, "upsert", row)
 
 
 def _old_chunks(connection: Connection, document_id: str) -> list[_OldChunk]:
-    statement = "SELECT row, heading, text, embed_sha FROM chunk WHERE document_id = ? ORDER BY position"
+    statement = "SELECT row, n, heading, text, embed_sha FROM chunk WHERE document_id = ? ORDER BY position"
     return [_to_old_chunk(row) for row in connection.execute(statement, (document_id,))]
 
 
 def _to_old_chunk(row: Row) -> _OldChunk:
-    return _OldChunk(row["row"], row["heading"], row["text"], bytes(row["embed_sha"]))
+    return _OldChunk(row["row"], row["n"], row["heading"], row["text"], bytes(row["embed_sha"]))
 
 
 def _remove_chunk(connection: Connection, number: int, title: str, chunk: _OldChunk) -> None:
