@@ -24,7 +24,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("answer_model", "answer_url", "answer_api_key", "answer_timeout_seconds"),
         *("answer_tokens", "answer_passage_tokens"),
     ),
-    "Context-1": ("prompt_file", "usage_limit", "usage_separators", "over_budget_message"),
+    "Context-1": ("profile", "prompt_file", "usage_limit", "usage_separators", "over_budget_message"),
     "Reranker": ("reranker", "reranker_url", "reranker_model", "reranker_api_key", "reranker_format"),
     "Embedder": ("embedder", "embedder_url", "embedder_model", "embedder_api_key"),
     "Searches, syncs and workers": (

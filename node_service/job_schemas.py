@@ -156,7 +156,7 @@ class SearchCreate(Incoming):
         default="auto",
         description="`generic`: the chat endpoint that the node is set up with; `context-1`: Chroma's Context-1 behind it, "
         "in token ids; `context-1-chat`: the same over its chat interface; `offline`: no language model; "
-        "`auto`: `generic` where there is an endpoint.",
+        "`auto`: the node's own choice (HOPNODE_PROFILE), else `generic` where there is an endpoint.",
     )
     top_k: int = Field(default=10, ge=1, le=50, description="Most passages in the result.")
     filter: JsonObject | None = Field(

@@ -32,8 +32,10 @@ ModelProfile: TypeAlias = Literal["generic", "context-1", "context-1-chat"]
 ProfileName: TypeAlias = Literal["generic", "context-1", "context-1-chat", "offline"]
 
 
-def profile_named(asked: str, chat: ChatModel | None) -> ProfileName:
-    """The profile that a request means; ConfigurationError when the node is not set up for it."""
+def profile_named(asked: str, chat: ChatModel | None, configured: str = "auto") -> ProfileName:
+    """The profile that a request means, where `configured` is the operator's choice for those that leave it open;
+    ConfigurationError when the node is not set up for it."""
+    asked = configured if asked == "auto" else asked
     if asked == "auto":
         return "generic" if chat else "offline"
     name = next(name for name in get_args(ProfileName) if name == asked)

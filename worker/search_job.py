@@ -188,7 +188,7 @@ def _agent(
     context: JobContext,
     evidence: Evidence,
 ) -> Found:
-    profile = profile_named(request.profile, runtime.chat)
+    profile = profile_named(request.profile, runtime.chat, runtime.settings.profile)
     seconds = _whole_time(runtime, request)
     seconds -= kept_back(runtime.settings, seconds) if request.answer else 0
     limits = Limits(turns=request.max_turns or Limits.turns, seconds=seconds)

@@ -54,6 +54,11 @@ class WorkerSettings(BaseSettings):
     chat_model: str | None = Field(default=None, description="Model name sent to the chat API.")
     chat_api_key: SecretStr | None = Field(default=None, description="Bearer key of the chat API.")
     chat_timeout_seconds: float = Field(default=120, gt=0, description="Limit of one model call, in seconds.")
+    profile: Literal["auto", "generic", "context-1", "context-1-chat", "offline"] = Field(
+        default="auto",
+        description="Profile of searches that ask for `auto`. `auto` here: `generic` with a chat API, `offline` without. With "
+        "Context-1 behind the chat API set `context-1`: the model knows no other harness.",
+    )
     prompt_file: Path | None = Field(
         default=None,
         description="Wording of the profiles `context-1` and `context-1-chat`: a prompt that holds `{query}` once, or "
@@ -163,6 +168,8 @@ class WorkerSettings(BaseSettings):
             raise ValueError("HOPNODE_EMBEDDER=http needs HOPNODE_EMBEDDER_URL and HOPNODE_EMBEDDER_MODEL")
         if self.chat_url and not self.chat_model:
             raise ValueError("HOPNODE_CHAT_URL is set: set HOPNODE_CHAT_MODEL to the model's name as well")
+        if self.profile not in ("auto", "offline") and not self.chat_url:
+            raise ValueError(f"HOPNODE_PROFILE={self.profile} needs HOPNODE_CHAT_URL and HOPNODE_CHAT_MODEL")
         if self.answer_url and not self.answer_model:
             raise ValueError("HOPNODE_ANSWER_URL is set: set HOPNODE_ANSWER_MODEL to the model's name as well")
         if self.answer_model and not (self.answer_url or self.chat_url):

@@ -80,7 +80,8 @@ def test_a_number_is_refused_exactly_beyond_the_bounds_that_the_page_tells(setti
 def test_a_word_is_taken_exactly_when_the_page_lists_it(setting: str) -> None:
     more = {"embedder_url": "http://127.0.0.1:1/v1", "embedder_model": "any"}
     more |= {"reranker_url": "http://127.0.0.1:1", "reranker_model": "any"}
-    for word in re.findall(r"`(\w+)`", ROWS[setting]):
+    more |= {"chat_url": "http://127.0.0.1:1/v1", "chat_model": "any"}
+    for word in re.findall(r"`([\w-]+)`", ROWS[setting]):
         WorkerSettings(_env_file=None, **{setting.lower(): word}, **more)  # type: ignore[arg-type]
     with pytest.raises(ValidationError):
         load(setting.lower(), "anything")
@@ -94,6 +95,7 @@ WRONG = {
     "reranker_url": "127.0.0.1:80",
     "answer_url": "http://127.0.0.1:80/v1",
     "answer_model": "writer",
+    "profile": "context-1",
     "egress_allow_hosts": "n8n.internal",
     "egress_allow_cidrs": "10.0.0.0/8, everything",
     "lease_seconds": "inf",

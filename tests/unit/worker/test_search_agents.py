@@ -171,6 +171,12 @@ def test_auto_is_generic_with_an_endpoint_and_offline_without() -> None:
     assert profile_named("offline", CHAT) == "offline"
 
 
+def test_the_operators_profile_is_that_of_searches_that_leave_it_open_and_of_no_others() -> None:
+    assert profile_named("auto", CHAT, "context-1") == "context-1"
+    assert profile_named("generic", CHAT, "context-1") == "generic"
+    assert profile_named("auto", CHAT, "offline") == "offline"
+
+
 def test_what_the_sources_disagree_about_is_a_setting(tmp_path: Path) -> None:
     plain = context_1_rules(worker_settings(tmp_path))
     assert plain.say(plain.wording.usage_line, 12_345) == "[Token usage: 12345/16384]"
