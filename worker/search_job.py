@@ -1,8 +1,11 @@
 """The story of a search: from the stored request to passages with citations, in one shot or by the agent."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -15,16 +18,19 @@ from worker.harness.duplicates import without_duplicates
 from worker.harness.outcome import AgentOutcome, Selection, Usage
 from worker.harness.policies.evidence import Evidence
 from worker.harness.policies.offline import OfflinePolicy
-from worker.harness.policies.ranking import Ranked
+from worker.harness.policies.ranking import Ranked, rank
 from worker.harness.policies.survey import one_shot, route, survey, trust_in
 from worker.harness.policies.telling import reason
 from worker.harness.rollouts import ROLLOUTS, run_rollouts
+from worker.harness.tools import Reranker
 from worker.harness.trajectory import FORMAT_VERSION, Recorder, rollout_data
 from worker.job_context import JobContext
 from worker.runtime import Runtime
 from worker.search_agents import model_policies, profile_named, reranker_of
 from worker.search_answer import Answered, kept_back, write_answer
 from worker.store.collections import Collection, get_collection
+
+T = TypeVar("T")
 
 SPARE = 10
 """Passages that one shot looks at beyond what is asked for, in place of duplicates."""
@@ -147,10 +153,10 @@ class Found:
 
 def find(runtime: Runtime, space: Space, request: SearchRequest, context: JobContext) -> Found:
     """Does the search in the mode that the request names, or in the one that `auto` finds fit."""
+    if request.mode == "agent":
+        return _agent(runtime, space, request, context)
     evidence = survey(request.query, space.insight)
     context.check()
-    if request.mode == "agent":
-        return _agent(runtime, space, request, context, evidence)
     shot = one_shot(evidence, request.top_k + SPARE)
     if request.mode == "one_shot":
         return Found("one_shot", _shot(request, context, evidence, shot))
@@ -182,35 +188,56 @@ def _shot(request: SearchRequest, context: JobContext, evidence: Evidence, shot:
 
 
 def _agent(
-    runtime: Runtime,
-    space: Space,
-    request: SearchRequest,
-    context: JobContext,
-    evidence: Evidence,
+    runtime: Runtime, space: Space, request: SearchRequest, context: JobContext, evidence: Evidence | None = None
 ) -> Found:
+    """The agent's run or runs; `evidence` is what was looked at already to decide for them."""
     profile = profile_named(request.profile, runtime.chat, runtime.settings.profile)
     seconds = _whole_time(runtime, request)
     seconds -= kept_back(runtime.settings, seconds) if request.answer else 0
     limits = Limits(turns=request.max_turns or Limits.turns, seconds=seconds)
-    offline = OfflinePolicy(space.insight, request.top_k, surveyed=evidence)
-    policies: Callable[[], Policy] = lambda: offline  # noqa: E731
-    count, named, reranker = 1, None, None  # without a model every rollout would be the same
-    if profile != "offline" and runtime.chat is not None:
-        policies = model_policies(runtime.settings, runtime.chat, profile)
-        named, reranker = reranker_of(runtime.settings)
-        count = ROLLOUTS[request.effort]
 
-    def make(number: int, check: Callable[[], None]) -> SearchAgent:
-        policy, recorder = policies(), Recorder(context.step, number)
-        seen = replace(space, missing_rank=policy.rules.missing_rank)
-        return SearchAgent(policy, seen, limits=limits, recorder=recorder, check=check, reranker=reranker)
+    def run(policies: Callable[[], Policy], count: int, reranker: Reranker | None = None) -> AgentOutcome:
+        def make(number: int, check: Callable[[], None]) -> SearchAgent:
+            policy, recorder = policies(), Recorder(context.step, number)
+            seen = replace(space, missing_rank=policy.rules.missing_rank)
+            return SearchAgent(policy, seen, limits=limits, recorder=recorder, check=check, reranker=reranker)
 
-    outcome = run_rollouts(make, count, request.query, context.check, context.step)
-    trusted = offline.trust
+        return run_rollouts(make, count, request.query, context.check, context.step)
+
+    if profile == "offline" or runtime.chat is None:
+        evidence = evidence or survey(request.query, space.insight)
+        offline = OfflinePolicy(space.insight, request.top_k, surveyed=evidence)
+        outcome = run(lambda: offline, 1)  # without a model every rollout would be the same
+        return Found("agent", _trusted(outcome, evidence, offline.trust), profile)
+    named, reranker = reranker_of(runtime.settings)
+    policies = model_policies(runtime.settings, runtime.chat, profile)
+    with _beside(lambda: _weighed(request.query, space, evidence)) as weighed:
+        outcome = run(policies, ROLLOUTS[request.effort], reranker)
+        return Found("agent", _trusted(outcome, weighed.result(), {}), profile, named)
+
+
+def _weighed(query: str, space: Space, evidence: Evidence | None) -> Evidence:
+    """What scores rest on, with all that it costs to look up: so a model's search finds it there at its end."""
+    evidence = evidence or survey(query, space.insight)
+    rank(evidence)
+    return evidence
+
+
+@contextmanager
+def _beside(work: Callable[[], T]) -> Generator[Future[T]]:
+    """Something done on a thread of its own while the block waits for a model."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="beside")
+    try:
+        yield pool.submit(copy_context().run, work)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _trusted(outcome: AgentOutcome, evidence: Evidence, trusted: Mapping[int, float]) -> AgentOutcome:
+    """The outcome with the scores that mean the same in every mode, as far as they are not known already."""
     if any(one.chunk.row not in trusted for one in outcome.selections):
         trusted = trust_in(evidence, [one.chunk for one in outcome.selections])
-    scored = tuple(replace(one, score=trusted[one.chunk.row]) for one in outcome.selections)
-    return Found("agent", replace(outcome, selections=scored), profile, named)
+    return replace(outcome, selections=tuple(replace(one, score=trusted[one.chunk.row]) for one in outcome.selections))
 
 
 def _passage(rank: int, selection: Selection, space: Space, neighbours: int) -> JsonValue:
