@@ -6,19 +6,16 @@ Answers for one question over the collections of one search; every answer is joi
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from worker.corpus.fusion import knows_language
 from worker.corpus.lexical import chunks_holding
-from worker.corpus.name_table import NamedRow, rows_named
+from worker.corpus.name_table import NamedRow, known_phrases, rows_named
 from worker.corpus.reading import CollectionRow, chunks_around, chunks_by_row, collection_row, vectors_of_rows
 from worker.corpus.records import Chunk, SearchHits
 from worker.corpus.retrieval import Scope
 from worker.corpus.search import Search, SearchMemory
 from worker.corpus.text_store import Connection, TextStore
-from worker.errors import ModelUnavailable
 from worker.inference.embedder import Embedders
 from worker.store.collections import Collection
 
@@ -64,7 +61,7 @@ class CorpusInsight:
         for embedder in embedders:
             if not knows_language(embedder, question):
                 continue
-            vector = self._vector(embedder, question)
+            vector = self.search.query_vector(embedder, question)
             if vector is None:
                 continue
             with self.store.read() as connection:
@@ -83,9 +80,16 @@ class CorpusInsight:
                     counts[term] = counts.get(term, 0) + count
         return counts
 
-    def named(self, leads: Iterable[str]) -> list[NamedRow]:
-        """All stored names that begin with one of the leads."""
+    def phrases(self, leads: Iterable[str]) -> list[str]:
+        """The phrases of stored names that begin with one of the leads."""
         wanted = list(leads)
+        with self.store.read() as connection:
+            rows = self._rows(connection)
+            return [one for row in rows for one in known_phrases(connection, row.number, wanted, MOST_SHARERS)]
+
+    def named(self, phrases: Iterable[str]) -> list[NamedRow]:
+        """Whom these phrases name, of these collections and under this filter."""
+        wanted = list(phrases)
         with self.store.read() as connection:
             found = [
                 named
@@ -131,9 +135,3 @@ class CorpusInsight:
     def _rows(self, connection: Connection) -> list[CollectionRow]:
         rows = (collection_row(connection, collection.id) for collection in self.collections)
         return [row for row in rows if row is not None]
-
-    def _vector(self, embedder: str, question: str) -> NDArray[np.float32] | None:
-        try:
-            return self.embedders.get(embedder).embed_query(question)
-        except ModelUnavailable:  # the search of the same question has told so already
-            return None

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 from worker.corpus.analyzer import analyze
 
@@ -38,13 +38,22 @@ class Name:
 
 def names_of(title: str, text: str) -> list[Name]:
     """The names of a document, best first, each once."""
-    raw = [(form, 1.0) for form in _title_forms(title)] + _opening_forms(text)
     names: dict[tuple[str, ...], float] = {}
-    for form, quality in raw:
+    for terms, quality in _usable_forms(title, text):
+        names[terms] = max(quality, names.get(terms, 0.0))
+    return [Name(terms, quality) for terms, quality in names.items()]
+
+
+def best_name(title: str, text: str) -> tuple[str, ...]:
+    """The terms of the first of `names_of`, found without the others; empty where there is none."""
+    return next((terms for terms, _ in _usable_forms(title, text)), ())
+
+
+def _usable_forms(title: str, text: str) -> Iterator[tuple[tuple[str, ...], float]]:
+    for form, quality in chain(((form, 1.0) for form in _title_forms(title)), _opening_forms(text)):
         terms = tuple(analyze(form, query=True)[:LONGEST_NAME])
         if terms and not all(term.isdigit() for term in terms) and max(map(len, terms)) > 1:
-            names[terms] = max(quality, names.get(terms, 0.0))
-    return [Name(terms, quality) for terms, quality in names.items()]
+            yield terms, quality
 
 
 def lead_of(terms: Sequence[str]) -> str:
@@ -66,13 +75,14 @@ def _title_forms(title: str) -> Iterator[str]:
         yield plain.split(",", 1)[0]
 
 
-def _opening_forms(text: str) -> list[tuple[str, float]]:
+def _opening_forms(text: str) -> Iterator[tuple[str, float]]:
     """The capitalised words at the start, up to the first lower-case word, and onwards over one or two of those."""
     groups = _groups(unicodedata.normalize("NFKC", text[:_OPENING_CHARACTERS]))
     if not groups:
-        return []
+        return
     first = groups[0]
     forms = [(first, 1.0 if len(groups) == 1 or len(first) > 1 else 0.8)]
+    yield " ".join(first), forms[0][1]
     whole = list(first)
     for link, group in zip(groups[1::2], groups[2::2], strict=False):
         whole = [*whole, *link, *group]
@@ -81,7 +91,8 @@ def _opening_forms(text: str) -> list[tuple[str, float]]:
         forms += [([first[0], first[-1]], 0.7), (first[:2], 0.7)]
     if len(whole) > 1 and _is_article(whole[0], text):
         forms += [(words[1:], quality * 0.8) for words, quality in forms if len(words) > 1]
-    return [(" ".join(words), quality) for words, quality in forms]
+    for words, quality in forms[1:]:
+        yield " ".join(words), quality
 
 
 def _groups(head: str) -> list[list[str]]:
@@ -89,7 +100,7 @@ def _groups(head: str) -> list[list[str]]:
     groups: list[list[str]] = [[]]
     link: list[str] = []
     end = 0
-    for match in list(_WORD.finditer(head))[:_OPENING_WORDS]:
+    for match in islice(_WORD.finditer(head), _OPENING_WORDS):
         word, gap = match.group(), head[end : match.start()]
         if groups[0] and _ends_a_name(gap, (groups[-1] or groups[0])[-1]):
             break

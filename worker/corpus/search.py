@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from worker.corpus import outbox
 from worker.corpus.engines import LexicalEngines
 from worker.corpus.fusion import Leg, default_dense_weight, fuse
+from worker.corpus.query_vectors import QueryVectors
 from worker.corpus.reading import chunks_by_row, collection_row, rows_of_chunk_ids
 from worker.corpus.records import Hit, SearchHits
 from worker.corpus.retrieval import Retrieval, Scopes
@@ -32,6 +33,7 @@ class SearchMemory:
     def __init__(self) -> None:
         self.lexical = LexicalEngines()
         self.scopes = Scopes()
+        self.query_vectors = QueryVectors()
 
 
 @dataclass
@@ -94,11 +96,15 @@ class Search:
         with self._store.read() as connection:
             rows = [collection_row(connection, collection.id) for collection in collections]
         for embedder_id in {row.embedder for row in rows if row and row.embedder and row.chunks}:
-            try:
-                self._query_vectors[embedder_id] = self._embedders.get(embedder_id).embed_query(query)
-            except ModelUnavailable as error:
-                _log.warning("query_not_embedded", embedder=embedder_id, error=str(error))
-                self._query_vectors[embedder_id] = None
+            self._query_vectors[embedder_id] = self.query_vector(embedder_id, query)
+
+    def query_vector(self, embedder_id: str, query: str) -> NDArray[np.float32] | None:
+        """The vector of a query; None when the embedder cannot be reached."""
+        try:
+            return self._memory.query_vectors.get(self._embedders.get(embedder_id), query)
+        except ModelUnavailable as error:
+            _log.warning("query_not_embedded", embedder=embedder_id, error=str(error))
+            return None
 
     def _search_one(
         self,

@@ -13,7 +13,7 @@ def without_duplicates(selections: Sequence[Selection]) -> list[Selection]:
     """The selections in their order, without those whose words are nearly those of an earlier one."""
     kept: list[tuple[Selection, frozenset[str]]] = []
     for selection in selections:
-        words = frozenset(read(selection.chunk).counts)
+        words = frozenset(read(selection.chunk).terms)
         if not any(_alike(words, others) for _, others in kept):
             kept.append((selection, words))
     return [selection for selection, _ in kept]

@@ -1,6 +1,8 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from worker.corpus.names import lead_of, leads_in, names_of
+from worker.corpus.names import best_name, lead_of, leads_in, names_of
 
 
 def phrases(title: str, text: str) -> set[str]:
@@ -51,3 +53,8 @@ def test_every_name_in_a_text_is_found_by_its_lead() -> None:
     leads = set(leads_in(terms))
     assert lead_of(("shawn", "levy")) in leads
     assert lead_of(("oslo",)) in leads
+
+
+@given(st.text(st.sampled_from("Ab 1,.()京\n"), max_size=12), st.text(st.sampled_from("Ab 1,.(–京É\n"), max_size=40))
+def test_the_best_name_is_the_first_of_all(title: str, text: str) -> None:
+    assert [best_name(title, text)] == ([name.terms for name in names_of(title, text)][:1] or [()])

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from worker.corpus.names import leads_in
 from worker.corpus.records import Chunk, SearchHits
 from worker.harness.policies.insight import Insight, NamedRow
-from worker.harness.policies.links import Link, Phrase, mentions, outgoing, owners_of
-from worker.harness.policies.question import LONGEST_GRAM, Question
+from worker.harness.policies.links import Link, Phrase, Phrasebook, outgoing, owners_of
+from worker.harness.policies.matching import Match, match
+from worker.harness.policies.question import Question
 from worker.harness.policies.reading import STEM_LETTERS, Reading, read
 
 PER_LEG = 120
@@ -44,6 +45,16 @@ class Candidate:
     alone: float = 0.0
 
 
+@dataclass(frozen=True)
+class Bundle:
+    """The links between one chunk and others, all in one direction, side by side: to which rows they lead, and for each
+    how much it is worth by itself, what it says of the question, whether it says more than that, how many others there
+    are, and how much its phrase weighs."""
+
+    targets: list[int]
+    numbers: Numbers
+
+
 @dataclass
 class Evidence:
     """All that was found out about one question so far; `rows` keeps the order of the lines of numbers."""
@@ -56,8 +67,11 @@ class Evidence:
     candidates: dict[int, Candidate] = field(default_factory=dict[int, Candidate])
     _out: dict[int, dict[int, Link]] = field(default_factory=dict[int, dict[int, Link]])
     _in: dict[int, dict[int, Link]] = field(default_factory=dict[int, dict[int, Link]])
-    _shared: dict[int, list[tuple[int, int]]] = field(default_factory=dict[int, list[tuple[int, int]]])
+    _bundles: dict[int, tuple[Bundle, Bundle]] = field(default_factory=dict[int, tuple[Bundle, Bundle]])
+    _shared: dict[int, dict[int, int]] = field(default_factory=dict[int, dict[int, int]])
     _holders: dict[Phrase, list[int]] = field(default_factory=dict[Phrase, list[int]])
+    _lines: list[list[float]] = field(default_factory=list[list[float]])
+    _stems: list[tuple[bool, ...]] = field(default_factory=list[tuple[bool, ...]])
 
     # --- the question alone ---------------------------------------------------------------------------------------
 
@@ -71,10 +85,11 @@ class Evidence:
             candidate.dense_rank = (near.dense_rank if similar else None) or LAST_RANK
         lengths = [len(candidate.reading.terms) for candidate in self.candidates.values()]
         self.question.mean_terms = sum(lengths) / len(lengths) if any(lengths) else 1.0
-        names = self._names_in([self.question.terms])
-        self._admit_rows(named.row for named in names)
-        owners = owners_of(names)
-        phrases = [phrase for _, _, phrase in mentions(self.question.terms, owners, self.question.known)]
+        named = self._named(self._stored([self.question.terms]))
+        self._admit_rows(one.row for one in named)
+        owners = owners_of(named)
+        mentions = Phrasebook(owners).mentions(self.question.terms, self.question.known)
+        phrases = [phrase for _, _, phrase in mentions]
         for phrase in phrases:
             strength = min(self.question.weight_of(phrase) / 12, 1.5)
             for owner in owners[phrase]:
@@ -89,69 +104,49 @@ class Evidence:
 
     def direct(self) -> Numbers:
         """One line of DIRECT numbers for each candidate."""
-        candidates = [self.candidates[row] for row in self.rows]
-        words = [self._bm25(candidate.reading) for candidate in candidates]
-        most = max(words, default=0.0) or 1.0
-        closest = max((candidate.similar for candidate in candidates), default=0.0) or 1.0
-        lines = [
-            self._line(candidate, score / most, closest) for candidate, score in zip(candidates, words, strict=True)
-        ]
-        return np.array(lines, np.float64).reshape(-1, DIRECT)
+        new = [self.candidates[row] for row in self.rows[len(self._lines) :]]
+        for candidate, matched in zip(new, match(self.question, [one.reading for one in new]), strict=True):
+            self._stems.append(matched.stems)
+            self._lines.append(self._line(candidate, matched))
+        numbers = np.array(self._lines, np.float64).reshape(-1, DIRECT)
+        numbers[:, 0] /= numbers[:, 0].max(initial=0.0) or 1.0
+        numbers[:, 2] /= (numbers[:, 2].max() if len(numbers) else 0.0) or 1.0
+        return numbers
 
-    def _line(self, candidate: Candidate, words: float, closest: float) -> list[float]:
-        phrase, opening = self._heaviest_grams(candidate.reading)
+    def _line(self, candidate: Candidate, matched: Match) -> list[float]:
+        """A candidate's numbers, before those that compare it with the best of all are divided by that one's."""
         return [
-            words,
+            matched.words,
             candidate.similar,
-            candidate.similar / closest,
+            candidate.similar,
             math.log(candidate.lexical_rank) / 5,
             math.log(candidate.dense_rank) / 5,
             self._name_coverage(candidate.reading.name),
             candidate.named,
             candidate.alone,
-            self._coverage(self.question.stems, candidate),
+            self.question.coverage(matched.stems),
             1 / candidate.lexical_rank,
             1 / candidate.dense_rank,
-            phrase / 15,
-            opening / 15,
+            matched.phrase / 15,
+            matched.opening / 15,
         ]
-
-    def _bm25(self, reading: Reading) -> float:
-        length = 1.2 * (0.25 + 0.75 * len(reading.terms) / self.question.mean_terms)
-        return sum(
-            self.question.weight(term) * count * 2.2 / (count + length)
-            for term in self.question.known
-            if (count := reading.counts.get(term, 0))
-        )
 
     def _name_coverage(self, name: Phrase) -> float:
         total = self.question.weight_of(name)
-        return self.question.weight_of(set(name) & self.question.known) / total if total else 0.0
-
-    def _heaviest_grams(self, reading: Reading) -> tuple[float, float]:
-        """Weight of the heaviest piece of the question that stands word for word in the chunk, and near its start."""
-        terms, grams, known = reading.terms, self.question.grams, self.question.known
-        best = opening = 0.0
-        for start, term in enumerate(terms):
-            if term not in known:
-                continue
-            for size in range(min(LONGEST_GRAM, len(terms) - start), 1, -1):
-                if (weight := grams.get(terms[start : start + size])) is not None:
-                    best = max(best, weight)
-                    opening = max(opening, weight) if start < 20 else opening
-                    break
-        return best, opening
+        return self.question.weight_of(term for term in name if term in self.question.known) / total if total else 0.0
 
     # --- links ----------------------------------------------------------------------------------------------------
 
     def follow(self, seeds: Sequence[int]) -> None:
         """Looks up the links of these rows, both ways, and takes in what they lead to."""
         new = [row for row in seeds if row not in self._out]
-        names = self._names_in([self.candidates[row].reading.terms for row in new])
-        owners = owners_of(names)
+        texts = [self.candidates[row].reading.terms for row in new]
+        stored = Phrasebook(self._stored(texts))
+        owners = owners_of(self._named(phrase for terms in texts for _, _, phrase in stored.standing(terms)))
+        book = Phrasebook(owners)
         holders = {row: self._holders_of_name(row) for row in new}
         for row in new:
-            self._out[row] = outgoing(row, self.candidates[row].reading, owners)
+            self._out[row] = outgoing(row, self.candidates[row].reading, owners, book)
         self._admit_rows(target for row in new for target in (*self._out[row], *holders[row]))
         for row in new:
             name = self.candidates[row].reading.name
@@ -162,6 +157,7 @@ class Evidence:
                 for target in holders[row]
                 if target in self.candidates
             }
+            self._bundles[row] = self._bundle(self._out[row]), self._bundle(self._in[row])
 
     def share(self, seeds: Sequence[int]) -> None:
         """Looks up which chunks share a rare capitalised word with these rows, and takes them in."""
@@ -169,32 +165,38 @@ class Evidence:
         self.question.learn(term for row in new for term in self.candidates[row].reading.capitals)
         for row in new:
             reading = self.candidates[row].reading
-            rare = (term for term in sorted(reading.capitals) if self.question.rare(term))
+            rare = sorted(term for term in reading.capitals if self.question.rare(term))
             telling = [term for term in rare if term not in self.question.known and term not in reading.name]
-            holders = [self._holding((term,)) for term in telling]
-            self._shared[row] = [
-                (target, len(rows)) for rows in holders for target in rows if target not in (row, *self._out[row])
-            ]
-        self._admit_rows(target for row in new for target, _ in self._shared[row])
+            fewest: dict[int, int] = {}
+            for holders in (self._holding((term,)) for term in telling):
+                for target in holders:
+                    if target != row and target not in self._out[row]:
+                        fewest[target] = min(len(holders), fewest.get(target, MOST_HOLDERS))
+            self._shared[row] = fewest
+        self._admit_rows(target for row in new for target in self._shared[row])
 
     def linked(self, trust: Mapping[int, float], seeds: Sequence[int], sharing: Sequence[int]) -> Numbers:
         """One line of LINKED numbers for each candidate: the best of all links to it, each weighed by the trust in the
-        chunk where it begins."""
+        chunk where it begins. `direct` was asked for since the last candidate came."""
         numbers = np.zeros((len(self.rows), LINKED))
         at = {row: index for index, row in enumerate(self.rows)}
+        stems = np.array(self._stems, bool).reshape(len(self.rows), len(self.question.stems))
+        near = np.array([max(line[1], 0.0) for line in self._lines])
         for row in seeds:
-            missing = self._missing(row)
-            for offset, links in ((0, self._out[row]), (7, self._in[row])):
-                spread = 1 / math.sqrt(1 + len(links))
-                for target, link in links.items():
-                    place = numbers[at[target], offset : offset + 7]
-                    np.maximum(place, self._weigh(trust[row], link, target, missing, spread), out=place)
+            gap = self.question.coverages(stems & ~stems[at[row]])
+            for offset, bundle in zip((0, 7), self._bundles[row], strict=True):
+                targets = [at[target] for target in bundle.targets]
+                strength, context, unknown, spread, weight = trust[row] * bundle.numbers
+                best = (strength, context, strength * gap[targets], strength * near[targets], unknown, spread, weight)
+                place = numbers[:, offset : offset + 7]
+                place[targets] = np.maximum(place[targets], np.column_stack(best))
         for row in sharing:
-            missing = self._missing(row)
-            for target, holders in self._shared[row]:
-                if target in at:
-                    place = numbers[at[target], 14:18]
-                    np.maximum(place, self._weigh_shared(trust[row], holders, target, missing), out=place)
+            fewest = {at[target]: holders for target, holders in self._shared[row].items() if target in at}
+            targets = list(fewest)
+            gap = self.question.coverages(stems & ~stems[at[row]])[targets]
+            share = trust[row] / np.sqrt(list(fewest.values()))
+            best = (share * gap, share * near[targets], share, trust[row] * gap * gap)
+            numbers[targets, 14:18] = np.maximum(numbers[targets, 14:18], np.column_stack(best))
         return numbers
 
     def way_to(self, target: int, seeds: Sequence[int]) -> tuple[int, Link] | None:
@@ -205,37 +207,27 @@ class Evidence:
                     return row, links[target]
         return None
 
-    def _weigh(
-        self, trust: float, link: Link, target: int, missing: Mapping[str, float], spread: float
-    ) -> tuple[float, ...]:
-        strength = trust * link.quality / math.sqrt(link.sharers)
-        own = {term[:STEM_LETTERS] for term in link.phrase}
-        stems = self.question.stems.items()
-        context = sum(weight for stem, weight in stems if stem in link.context and stem not in own)
-        candidate = self.candidates[target]
-        return (
-            strength,
-            strength * context / self.question.total,
-            strength * self._coverage(missing, candidate),
-            strength * max(candidate.similar, 0.0),
-            0.0 if set(link.phrase) <= self.question.known else strength,
-            strength * spread,
-            strength * min(self.question.weight_of(link.phrase) / 12, 1.5),
+    def _bundle(self, links: Mapping[int, Link]) -> Bundle:
+        lines = [self._weigh(link) for link in links.values()]
+        numbers = np.array(lines, np.float64).reshape(-1, 4).T
+        strength, context, unknown, weight = numbers
+        spread = strength / math.sqrt(1 + len(links))
+        return Bundle(
+            list(links), np.stack([strength, strength * context, strength * unknown, spread, strength * weight])
         )
 
-    def _weigh_shared(self, trust: float, holders: int, target: int, missing: Mapping[str, float]) -> tuple[float, ...]:
-        candidate = self.candidates[target]
-        gap, share = self._coverage(missing, candidate), trust / math.sqrt(holders)
-        return (share * gap, share * max(candidate.similar, 0.0), share, trust * gap * gap)
-
-    def _missing(self, row: int) -> dict[str, float]:
-        """The stems of the question that a chunk lacks."""
-        stems = self.candidates[row].reading.stems
-        return {stem: weight for stem, weight in self.question.stems.items() if stem not in stems}
-
-    def _coverage(self, stems: Mapping[str, float], candidate: Candidate) -> float:
-        held = candidate.reading.stems
-        return sum(weight for stem, weight in stems.items() if stem in held) / self.question.total
+    def _weigh(self, link: Link) -> tuple[float, float, float, float]:
+        """What a link is worth where everything is trusted; how much of the question stands around its phrase; whether
+        the phrase is more than the question says; how much the phrase weighs."""
+        question = self.question
+        own = {term[:STEM_LETTERS] for term in link.phrase}
+        context = sum(weight for stem, weight in question.stems.items() if stem in link.context and stem not in own)
+        return (
+            link.quality / math.sqrt(link.sharers),
+            context / question.total,
+            0.0 if question.known.issuperset(link.phrase) else 1.0,
+            min(question.weight_of(link.phrase) / 12, 1.5),
+        )
 
     def _holders_of_name(self, row: int) -> list[int]:
         """Chunks in which the name of this one stands; none when the name says little."""
@@ -250,10 +242,17 @@ class Evidence:
             self._holders[phrase] = self.insight.holding(phrase, MOST_HOLDERS)
         return self._holders[phrase]
 
-    def _names_in(self, texts: Sequence[Sequence[str]]) -> list[NamedRow]:
-        found = self.insight.named({lead for terms in texts for lead in leads_in(terms)})
-        self.question.learn(term for named in found for term in named.phrase.split(" "))
-        return [named for named in found if self.question.usable(named.phrase.split(" "))]
+    def _stored(self, texts: Sequence[tuple[str, ...]]) -> list[Phrase]:
+        """The stored names of which at least the first terms stand in one of the texts."""
+        leads = dict.fromkeys(lead for terms in texts for lead in leads_in(terms))
+        return [tuple(phrase.split(" ")) for phrase in self.insight.phrases(leads)] if leads else []
+
+    def _named(self, phrases: Iterable[Phrase]) -> list[NamedRow]:
+        """Who goes by these names, as far as they point anywhere."""
+        different = list(dict.fromkeys(phrases))
+        self.question.learn(term for phrase in different for term in phrase)
+        usable = [" ".join(phrase) for phrase in different if self.question.usable(phrase)]
+        return self.insight.named(usable) if usable else []
 
     def _admit_rows(self, rows: Iterable[int]) -> None:
         new = [row for row in dict.fromkeys(rows) if row not in self.candidates]

@@ -31,8 +31,12 @@ class Insight(Protocol):
         """In how many chunks each term stands; unknown terms are left out."""
         ...
 
-    def named(self, leads: Iterable[str]) -> list[NamedRow]:
-        """All stored names that begin with one of the leads (`worker.corpus.names.lead_of`)."""
+    def phrases(self, leads: Iterable[str]) -> list[str]:
+        """The phrases of stored names that begin with one of the leads (`worker.corpus.names.lead_of`)."""
+        ...
+
+    def named(self, phrases: Iterable[str]) -> list[NamedRow]:
+        """Whom these phrases name."""
         ...
 
     def holding(self, terms: Sequence[str], limit: int) -> list[int]:

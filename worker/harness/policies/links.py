@@ -1,10 +1,9 @@
 """Links between chunks: a name that stands in one and belongs to another. Finds them in terms; stores nothing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from worker.corpus.names import LONGEST_NAME
 from worker.harness.policies.insight import NamedRow
 from worker.harness.policies.reading import Reading
 
@@ -44,25 +43,37 @@ def owners_of(names: Sequence[NamedRow]) -> dict[Phrase, list[NamedRow]]:
     return {phrase: rows for phrase, rows in owners.items() if len(rows) <= MOST_SHARERS}
 
 
-def mentions(terms: Sequence[str], owners: Owners, single: frozenset[str]) -> Iterator[tuple[int, int, Phrase]]:
-    """Start, end and phrase of every name in the text, the longest where several begin. A name of one term counts
-    only where `single` holds it."""
-    start = 0
-    while start < len(terms):
-        step = 1
-        for size in range(min(LONGEST_NAME, len(terms) - start), 0, -1):
-            phrase = tuple(terms[start : start + size])
-            if phrase in owners and (size > 1 or phrase[0] in single):
-                yield start, start + size, phrase
-                step = size
-                break
-        start += step
+class Phrasebook:
+    """Phrases, ready to be looked for in texts."""
+
+    def __init__(self, phrases: Iterable[Phrase]) -> None:
+        self._phrases = frozenset(phrases)
+        self._sizes: dict[str, list[int]] = {}
+        for first, size in sorted({(phrase[0], len(phrase)) for phrase in self._phrases}, reverse=True):
+            self._sizes.setdefault(first, []).append(size)
+
+    def standing(self, terms: tuple[str, ...]) -> Iterator[tuple[int, int, Phrase]]:
+        """Start, end and phrase of each at every place where it stands, the longest first where several begin."""
+        for start, term in enumerate(terms):
+            for size in self._sizes.get(term, ()):
+                phrase = terms[start : start + size]
+                if phrase in self._phrases and len(phrase) == size:
+                    yield start, start + size, phrase
+
+    def mentions(self, terms: tuple[str, ...], single: frozenset[str]) -> Iterator[tuple[int, int, Phrase]]:
+        """Start, end and phrase of every name in the text, the longest where several begin, none within another. A name
+        of one term counts only where `single` holds it."""
+        free = 0
+        for start, end, phrase in self.standing(terms):
+            if start >= free and (end - start > 1 or terms[start] in single):
+                yield start, end, phrase
+                free = end
 
 
-def outgoing(row: int, reading: Reading, owners: Owners) -> dict[int, Link]:
-    """The chunks that are named in this one, by row. Its own name leads nowhere."""
+def outgoing(row: int, reading: Reading, owners: Owners, book: Phrasebook) -> dict[int, Link]:
+    """The chunks that are named in this one, by row, given all names and the book of them. Its own name leads nowhere."""
     links: dict[int, Link] = {}
-    for start, end, phrase in mentions(reading.terms, owners, reading.capitals):
+    for start, end, phrase in book.mentions(reading.terms, reading.capitals):
         rows = owners[phrase]
         if any(named.row == row and named.quality >= 1 for named in rows):
             continue

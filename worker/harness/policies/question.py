@@ -1,13 +1,20 @@
 """A question as terms and stems, each with its weight in the indexed text: rare words tell more than frequent ones."""
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
 
 from worker.corpus.analyzer import analyze
 from worker.harness.policies.insight import Insight
 from worker.harness.policies.reading import STEM_LETTERS
 
 LONGEST_GRAM = 8
+_WORD = re.compile(r"\w+")
 
 
 class Question:
@@ -21,19 +28,29 @@ class Question:
         self._chunks = insight.size()
         self.mean_terms = 1.0
         self._frequency: dict[str, int] = {}
-        self.learn(self.known)
+        self._weight: dict[str, float] = {}
+        self.learn(self.terms)
         self.stems: dict[str, float] = {}
         for term in self.terms:
             stem = term[:STEM_LETTERS]
             self.stems[stem] = max(self.stems.get(stem, 0.0), self.weight(term))
         self.total = sum(self.stems.values()) or 1.0
         self.grams = self._grams()
+        # A term as long as a stem is looked for as the beginning of others; a shorter one is its own stem.
+        self.cuts = tuple((stem, f" {stem}" if len(stem) == STEM_LETTERS else "") for stem in self.stems)
+
+    @cached_property
+    def words(self) -> Mapping[str, list[str]]:
+        """The words of the question as they are written, with the terms of each."""
+        return {word: analyze(word, query=True) for word in _WORD.findall(self.text)}
 
     def learn(self, terms: Iterable[str]) -> None:
         """Looks up the frequency of terms that are not known yet."""
         new = [term for term in dict.fromkeys(terms) if term not in self._frequency]
         found = self._insight.frequencies(new) if new else {}
-        self._frequency.update({term: found.get(term, 0) for term in new})
+        for term in new:
+            self._frequency[term] = found.get(term, 0)
+            self._weight[term] = self._weight_at(found.get(term, 0))
 
     def frequency(self, term: str) -> int:
         """In how many chunks a learnt term stands."""
@@ -41,12 +58,20 @@ class Question:
 
     def weight(self, term: str) -> float:
         """Inverse document frequency of a learnt term."""
-        count = self.frequency(term)
-        return math.log(1 + (self._chunks - count + 0.5) / (count + 0.5)) if count <= self._chunks else 0.0
+        weight = self._weight.get(term)
+        return self._weight_at(0) if weight is None else weight
 
     def weight_of(self, terms: Iterable[str]) -> float:
         """Sum of the weights of the different terms."""
-        return sum(self.weight(term) for term in set(terms))
+        return sum(map(self.weight, dict.fromkeys(terms)))
+
+    def coverage(self, held: Iterable[bool]) -> float:
+        """Share of the question's weight that the stems marked in `held` carry."""
+        return sum(compress(self.stems.values(), held)) / self.total
+
+    def coverages(self, held: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """`coverage` of each line."""
+        return (held * np.fromiter(self.stems.values(), np.float64)).sum(1) / self.total
 
     def usable(self, phrase: Sequence[str]) -> bool:
         """Whether a name is rare enough to point anywhere."""
@@ -58,6 +83,9 @@ class Question:
     def rare(self, term: str) -> bool:
         """Whether one term is rare enough to connect two chunks that share it."""
         return 2 <= self.frequency(term) <= min(max(30, 0.02 * self._chunks), 60)
+
+    def _weight_at(self, count: int) -> float:
+        return math.log(1 + (self._chunks - count + 0.5) / (count + 0.5)) if count <= self._chunks else 0.0
 
     def _grams(self) -> dict[tuple[str, ...], float]:
         size = len(self.terms)
