@@ -51,16 +51,18 @@ class Dispatcher(Protocol):
 
 
 class ThreadDispatcher:
-    """Embedded mode: threads of this process run the jobs; kicks wake them, and each looks by itself now and then."""
+    """Embedded mode: threads of this process run the jobs; kicks wake them, and of a role's idle threads one looks by itself
+    about every `poll_seconds`, however many there are."""
 
     def __init__(self, runner: QueueRunner[Any], roles: Mapping[str, int], poll_seconds: float) -> None:
         """`roles` says how many threads each role gets."""
         self._runner = runner
         self._poll_seconds = poll_seconds
+        self._slots = dict(roles)
         self._stopping = threading.Event()
         self._kicks: dict[str, queue.Queue[None]] = {role: queue.Queue(slots) for role, slots in roles.items()}
         self._threads = [
-            threading.Thread(target=self._work, args=(role,), name=f"{role}-{n}", daemon=True)
+            threading.Thread(target=self._work, args=(role, n), name=f"{role}-{n}", daemon=True)
             for role, slots in roles.items()
             for n in range(slots)
         ]
@@ -99,8 +101,8 @@ class ThreadDispatcher:
             thread.join(max(0, until - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    def _work(self, role: str) -> None:
-        failures = 0
+    def _work(self, role: str, place: int) -> None:
+        failures, idle = 0, self._poll_seconds * (place + 1)  # one after the other
         while not self._stopping.is_set():
             try:
                 worked = self._runner.run_next(role)
@@ -109,7 +111,8 @@ class ThreadDispatcher:
                 _log.warning("claim_failed", role=role, error=str(error))
                 worked, failures = False, min(failures + 1, 10)
             if not worked:
-                pause = min(self._poll_seconds * 2**failures, max(MOST_PAUSE_SECONDS, self._poll_seconds))
+                pause = min(self._poll_seconds * 2**failures, MOST_PAUSE_SECONDS) if failures else idle
+                idle = self._poll_seconds * self._slots[role]
                 with contextlib.suppress(queue.Empty):
                     self._kicks[role].get(timeout=pause)
 

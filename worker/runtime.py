@@ -1,6 +1,8 @@
 """Who is who in one process: opens the parts that the settings name, hands them to the stories, and closes them again."""
 
 import json
+import os
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +37,9 @@ class Runtime:
     answers: ChatModel | None
     egress: EgressPolicy
     _closing: ExitStack = field(repr=False)
+    computing: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_compute_at_once()), repr=False)
+    """Searches without a model compute all the time: more of them at once than there are cores end no sooner, and hold up
+    those that wait for a model, and the API."""
 
     def connector_for(self, source: Source) -> Connector:
         """A connector bound to the source's configuration; the caller closes it."""
@@ -122,3 +127,9 @@ def _answers(settings: WorkerSettings) -> ChatModel | None:
     url, secret = endpoint
     key = secret.get_secret_value() if secret else None
     return HttpChat(url, settings.answer_model, key, settings.answer_timeout_seconds, named=ANSWERS)
+
+
+def _compute_at_once() -> int:
+    """Python itself computes on one core at a time; searching and embedding keep some more busy."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(4, max(2, cores))

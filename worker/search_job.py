@@ -32,6 +32,8 @@ from worker.store.collections import Collection, get_collection
 
 T = TypeVar("T")
 
+TURN_SECONDS = 0.1
+"""How often a search that waits for its turn at the cores looks whether it was cancelled."""
 SPARE = 10
 """Passages that one shot looks at beyond what is asked for, in place of duplicates."""
 
@@ -155,13 +157,14 @@ def find(runtime: Runtime, space: Space, request: SearchRequest, context: JobCon
     """Does the search in the mode that the request names, or in the one that `auto` finds fit."""
     if request.mode == "agent":
         return _agent(runtime, space, request, context)
-    evidence = survey(request.query, space.insight)
-    context.check()
-    shot = one_shot(evidence, request.top_k + SPARE)
-    if request.mode == "one_shot":
-        return Found("one_shot", _shot(request, context, evidence, shot))
-    chosen = route(evidence, shot[: request.top_k])
-    context.check()
+    with _computing(runtime, context):
+        evidence = survey(request.query, space.insight)
+        context.check()
+        shot = one_shot(evidence, request.top_k + SPARE)
+        if request.mode == "one_shot":
+            return Found("one_shot", _shot(request, context, evidence, shot))
+        chosen = route(evidence, shot[: request.top_k])
+        context.check()
     if chosen.mode == "one_shot":
         return Found("one_shot", _shot(request, context, evidence, chosen.shot), why=chosen.why)
     return replace(_agent(runtime, space, request, context, evidence), why=chosen.why)
@@ -194,9 +197,10 @@ def _agent(
     profile = profile_named(request.profile, runtime.chat, runtime.settings.profile)
     seconds = _whole_time(runtime, request)
     seconds -= kept_back(runtime.settings, seconds) if request.answer else 0
-    limits = Limits(turns=request.max_turns or Limits.turns, seconds=seconds)
 
     def run(policies: Callable[[], Policy], count: int, reranker: Reranker | None = None) -> AgentOutcome:
+        limits = Limits(turns=request.max_turns or Limits.turns, seconds=max(0.0, seconds - context.seconds))
+
         def make(number: int, check: Callable[[], None]) -> SearchAgent:
             policy, recorder = policies(), Recorder(context.step, number)
             seen = replace(space, missing_rank=policy.rules.missing_rank)
@@ -205,22 +209,35 @@ def _agent(
         return run_rollouts(make, count, request.query, context.check, context.step)
 
     if profile == "offline" or runtime.chat is None:
-        evidence = evidence or survey(request.query, space.insight)
-        offline = OfflinePolicy(space.insight, request.top_k, surveyed=evidence)
-        outcome = run(lambda: offline, 1)  # without a model every rollout would be the same
-        return Found("agent", _trusted(outcome, evidence, offline.trust), profile)
+        with _computing(runtime, context):
+            evidence = evidence or survey(request.query, space.insight)
+            offline = OfflinePolicy(space.insight, request.top_k, surveyed=evidence)
+            outcome = run(lambda: offline, 1)  # without a model every rollout would be the same
+            return Found("agent", _trusted(outcome, evidence, offline.trust), profile)
     named, reranker = reranker_of(runtime.settings)
     policies = model_policies(runtime.settings, runtime.chat, profile)
-    with _beside(lambda: _weighed(request.query, space, evidence)) as weighed:
+
+    def weighed() -> Evidence:
+        """What scores rest on, with all that it costs to look up: so a model's search finds it there at its end."""
+        with _computing(runtime, context):
+            found = evidence or survey(request.query, space.insight)
+            rank(found)
+            return found
+
+    with _beside(weighed) as known:
         outcome = run(policies, ROLLOUTS[request.effort], reranker)
-        return Found("agent", _trusted(outcome, weighed.result(), {}), profile, named)
+        return Found("agent", _trusted(outcome, known.result(), {}), profile, named)
 
 
-def _weighed(query: str, space: Space, evidence: Evidence | None) -> Evidence:
-    """What scores rest on, with all that it costs to look up: so a model's search finds it there at its end."""
-    evidence = evidence or survey(query, space.insight)
-    rank(evidence)
-    return evidence
+@contextmanager
+def _computing(runtime: Runtime, context: JobContext) -> Generator[None]:
+    """A turn at the cores, waited for as long as the job may go on."""
+    while not runtime.computing.acquire(timeout=TURN_SECONDS):
+        context.check()
+    try:
+        yield
+    finally:
+        runtime.computing.release()
 
 
 @contextmanager

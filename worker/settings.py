@@ -108,13 +108,18 @@ class WorkerSettings(BaseSettings):
         description="How query and passage are put: `plain`, or in the form that Qwen3-Reranker was trained on.",
     )
 
-    agent_slots: int = Field(default=8, ge=1, le=256, description="Searches that run side by side in one process.")
+    agent_slots: int = Field(
+        default=24,
+        ge=1,
+        le=256,
+        description="Searches that run side by side in one process; those that compute take turns on its cores.",
+    )
     sync_slots: int = Field(default=2, ge=1, le=64, description="Syncs that run side by side in one process.")
     workspace_job_limit: int = Field(
-        default=4, ge=1, description="Running jobs per workspace; the rest waits its turn."
+        default=16, ge=1, description="Running jobs per workspace; the rest waits its turn."
     )
     lease_seconds: float = Field(default=60, gt=0, description="A worker silent for this long loses its job.")
-    poll_seconds: float = Field(default=1, gt=0, description="How often an idle worker thread looks for work.")
+    poll_seconds: float = Field(default=1, gt=0, description="How often an idle process looks for work by itself.")
     shutdown_seconds: float = Field(
         default=20, ge=0, description="How long running jobs may go on after a worker was told to stop, in seconds."
     )

@@ -11,6 +11,7 @@ from support.queue import Probe, make_runner, new_workspace, queue_probe, wait_u
 
 from worker.dispatch import ThreadDispatcher
 from worker.job_context import JobContext
+from worker.job_runner import QueueRunner
 from worker.store import jobs
 from worker.store.database import Database
 from worker.store.jobs import JobStatus
@@ -60,6 +61,27 @@ def test_jobs_that_nobody_kicked_are_found(sqlite_database: Database, tmp_path: 
         wait_until(lambda: _ended(db, workspace) == 10, 5, "all jobs ran")
     finally:
         dispatcher.stop(5)
+
+
+def test_more_threads_do_not_look_more_often(sqlite_database: Database, tmp_path: Path) -> None:
+    runner = make_runner(sqlite_database, worker_settings(tmp_path), probe=_quick)
+    looked: list[float] = []
+    looks = threading.Semaphore(0)
+
+    class Counting(QueueRunner[Probe]):
+        def run_next(self, role: str) -> bool:
+            looked.append(time.monotonic())
+            looks.release()
+            return runner.run_next(role)
+
+    dispatcher = ThreadDispatcher(Counting(Probe(sqlite_database, worker_settings(tmp_path)), {}), {"agent": 20}, 0.05)
+    dispatcher.start()
+    try:
+        for _ in range(20 + 10):
+            assert looks.acquire(timeout=10)
+    finally:
+        dispatcher.stop(5)
+    assert looked[29] - looked[19] > 0.3, "ten looks more of twenty threads take about ten times the poll"
 
 
 def test_a_small_workspace_does_not_wait_behind_a_greedy_one(sqlite_database: Database, tmp_path: Path) -> None:
