@@ -23,6 +23,7 @@ from worker.corpus.text_store import Connection
 LONGEST_TAIL = 2_000
 """Chunks outside of segments up to which a process reads them by itself; while there are more, FTS5 answers."""
 _FIRST_BLOCK = 128
+_LIKELY = 4_096
 _NEXT_BLOCK = 1_024
 _KEPT_COLLECTIONS = 32
 _TAIL_PATIENCE_SECONDS = 0.1
@@ -32,7 +33,7 @@ Rows = NDArray[np.int64]
 Scores = NDArray[np.float64]
 
 _FOUND = (
-    "FROM json_each(?) s CROSS JOIN json_each(?) t CROSS JOIN posting p ON p.segment = s.value AND p.term = t.value"
+    "FROM json_each(?) t CROSS JOIN json_each(?) s CROSS JOIN posting p ON p.segment = s.value AND p.term = t.value"
 )
 
 
@@ -89,7 +90,7 @@ class PostingIndex:
         unknown terms are left out."""
         wanted = list(terms)
         statement = f"SELECT json_group_array(json_array(p.term, p.chunks)) {_FOUND}"
-        (found,) = self.connection.execute(statement, (json.dumps(self.layout.ids), json.dumps(wanted))).fetchone()
+        (found,) = self.connection.execute(statement, (json.dumps(wanted), json.dumps(self.layout.ids))).fetchone()
         frequency = {term: len(self.tail.entries.get(term, ())) for term in wanted}
         for term, chunks in json.loads(found):
             frequency[term] += chunks
@@ -98,31 +99,33 @@ class PostingIndex:
     def _chunks(self) -> int:
         return len(self.layout.rows) + len(self.tail.lengths)
 
-    def _scores(self, weights: dict[str, float]) -> tuple[Rows, Scores]:
-        """Each row with one of the terms, and the sum of what they give it."""
+    def _scores(self, weights: dict[str, float]) -> tuple[Rows, Scores, float]:
+        """Rows, what the terms give each (0 where there is none), and a score that some `_FIRST_BLOCK` rows reach."""
         average = max(1.0, (self.layout.tokens + self.tail.tokens) / max(1, self._chunks()))
-        rows, scores = self._segment_scores(weights, average)
+        rows, scores, least = self._segment_scores(weights, average)
         newer = self._tail_scores(weights, average)
         if newer:
             rows = np.concatenate([rows, np.fromiter(newer.keys(), np.int64, len(newer))])
             scores = np.concatenate([scores, np.fromiter(newer.values(), np.float64, len(newer))])
-        return rows, scores
+        return rows, scores, least
 
-    def _segment_scores(self, weights: dict[str, float], average: float) -> tuple[Rows, Scores]:
+    def _segment_scores(self, weights: dict[str, float], average: float) -> tuple[Rows, Scores, float]:
         statement = f"SELECT p.segment, p.term, p.chunks, p.entries {_FOUND}"
-        names = json.dumps(self.layout.ids), json.dumps(list(weights))
+        names = json.dumps(list(weights)), json.dumps(self.layout.ids)
         found: list[tuple[int, str, int, bytes]] = self.connection.execute(statement, names).fetchall()
         if not found:
-            return np.zeros(0, np.int64), np.zeros(0)
-        ordinals = np.frombuffer(b"".join(entries[: 2 * chunks] for *_, chunks, entries in found), np.uint16)
-        counts = np.frombuffer(b"".join(entries[2 * chunks :] for *_, chunks, entries in found), np.uint8)
+            return np.zeros(0, np.int64), np.zeros(0), 0.0
+        ordinals = np.frombuffer(b"".join([entries[: 2 * chunks] for *_, chunks, entries in found]), np.uint16)
+        counts = np.frombuffer(b"".join([entries[2 * chunks :] for *_, chunks, entries in found]), np.uint8)
         sizes = [chunks for *_, chunks, _ in found]
         at = np.repeat([self.layout.bases[segment] for segment, *_ in found], sizes) + ordinals
         each = np.repeat([weights[term] * (K1 + 1) for _, term, *_ in found], sizes)
-        scores = each * counts / (counts + (K1 * (1 - B) + K1 * B / average * self.layout.lengths[at]))
-        sums: Scores = np.bincount(at, scores).astype(np.float64, copy=False)
-        touched = np.flatnonzero(sums)
-        return self.layout.rows[touched], sums[touched]
+        given = each * counts / (counts + (K1 * (1 - B) + K1 * B / average * self.layout.lengths[at]))
+        scores: Scores = np.bincount(at, given, len(self.layout.rows)).astype(np.float64, copy=False)
+        # The rarest terms come first, and what has them is what is likely to score most: no need to sort all the rest.
+        likely = scores[at[:_LIKELY]]
+        least = float(np.partition(likely, -_FIRST_BLOCK)[-_FIRST_BLOCK]) if len(likely) >= 2 * _FIRST_BLOCK else 0.0
+        return self.layout.rows, scores, least
 
     def _tail_scores(self, weights: dict[str, float], average: float) -> dict[int, float]:
         scores: dict[int, float] = {}
@@ -133,17 +136,13 @@ class PostingIndex:
         return scores
 
 
-def _best_first(rows: Rows, scores: Scores) -> Iterator[list[int]]:
-    """Blocks of rows; only the first block is sorted unless more is asked for."""
-    first = np.arange(len(scores))
-    if len(scores) > 2 * _FIRST_BLOCK:
-        least = np.partition(scores, -_FIRST_BLOCK)[-_FIRST_BLOCK]
-        first = np.flatnonzero(scores >= least)
-    yield rows[first[np.lexsort((rows[first], -scores[first]))]].tolist()
-    rest = np.setdiff1d(np.arange(len(scores)), first, assume_unique=True)
-    order = rest[np.lexsort((rows[rest], -scores[rest]))]
-    for start in range(0, len(order), _NEXT_BLOCK):
-        yield rows[order[start : start + _NEXT_BLOCK]].tolist()
+def _best_first(rows: Rows, scores: Scores, least: float) -> Iterator[list[int]]:
+    """Blocks of the rows that score anything; what scores less than `least` is sorted only if it is asked for."""
+    for group, block in ((scores >= least, _FIRST_BLOCK // 2), (scores < least, _NEXT_BLOCK)):
+        found = np.flatnonzero(group & (scores > 0))
+        order = found[np.lexsort((rows[found], -scores[found]))]
+        for start in range(0, len(order), block):
+            yield rows[order[start : start + block]].tolist()
 
 
 class PostingLists:

@@ -32,6 +32,7 @@ EXACT_SCOPE = 1_000
 """Chunks up to which a filtered scope is scanned vector by vector: exact, and it costs about what one query does."""
 _DEEPEST_QUERY = 4_096
 _SLACK = 16
+"""What is asked for beyond what is wanted where Chroma may name rows that are gone or not allowed."""
 _KEPT_SCOPES = 64
 
 Scope = Set[int] | None
@@ -66,13 +67,17 @@ class Scopes:
 
 @dataclass(frozen=True)
 class Retrieval:
-    """One collection in one snapshot, under one filter and one set of rows that are not wanted."""
+    """One collection in one snapshot, under one filter and one set of rows that are not wanted.
+
+    `vector_lag` is the number of changes that Chroma does not know yet.
+    """
 
     connection: Connection
     row: CollectionRow
     workspace_id: str
     scope: Scope
     excluded: Set[int]
+    vector_lag: int = 0
 
     def lexical(self, query: str, limit: int, index: LexicalIndex) -> list[int]:
         """The best rows that share a term with the query, of an index of this snapshot."""
@@ -100,7 +105,8 @@ class Retrieval:
             asked = min(asked * 4, _DEEPEST_QUERY)
 
     def _first_depth(self, limit: int) -> int:
-        depth = limit + min(len(self.excluded), self.row.chunks) + _SLACK
+        slack = _SLACK if self.vector_lag or self.excluded or self.scope is not None else 0
+        depth = limit + min(len(self.excluded), self.row.chunks) + slack
         share = 1.0 if self.scope is None else max(len(self.scope), 1) / self.row.chunks
         return int(depth / min(share, 1.0))
 

@@ -120,7 +120,8 @@ class Search:
         if row is None:
             return
         scope = self._memory.scopes.get(connection, row, filter)
-        retrieval = Retrieval(connection, row, self._workspace_id, scope, excluded)
+        lag = outbox.vector_lag(connection, row.number)
+        retrieval = Retrieval(connection, row, self._workspace_id, scope, excluded, lag)
         weight = collection.dense_weight
         if weight is None:
             weight = default_dense_weight(row.embedder or "", query)
@@ -133,7 +134,7 @@ class Search:
         found.dense_rank |= {one: rank for rank, one in enumerate(near, start=1)}
         found.lexical_rank |= {one: rank for rank, one in enumerate(shared, start=1)}
         found.index_version += row.index_version
-        found.vector_lag += outbox.vector_lag(connection, row.number)
+        found.vector_lag += lag
 
     def _dense(self, retrieval: Retrieval, limit: int, found: _Found) -> list[int]:
         embedder = retrieval.row.embedder or ""
