@@ -216,6 +216,10 @@ class StatsRead(Outgoing):
     tokens: int
     index_version: int = Field(description="Grows with every change of the collection.")
     vector_lag: int = Field(description="Changes that the vector index has not applied yet.")
+    lexical_engine: str = Field(
+        description="What ranks by words now: `rank-bm25` up to 2,000 chunks, `postings` beyond; `fts5` answers more slowly "
+        "and the same, while posting lists are not ready."
+    )
     warnings: list[str]
 
 
