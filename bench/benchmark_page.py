@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
+from page_pool import pool_section
+
 from worker.evaluation.comparison import Difference, compare
 from worker.evaluation.report import Report
 
@@ -67,7 +69,12 @@ class Runs:
             self.by_mode.setdefault((report.dataset, report.titles), {})[report.mode] = report
 
     def where(self, *, several_gold: bool) -> list[dict[str, Report]]:
-        return [modes for modes in self.by_mode.values() if _has_several_gold(modes["one_shot"]) == several_gold]
+        return [modes for modes in self.by_mode.values() if _has_several_gold(_any(modes)) == several_gold]
+
+
+def _with(found: Sequence[dict[str, Report]], *modes: str) -> list[dict[str, Report]]:
+    """Those that were measured in all these modes; `_missing` names the others."""
+    return [one for one in found if all(mode in one for mode in modes)]
 
 
 def _has_several_gold(report: Report) -> bool:
@@ -110,13 +117,14 @@ def _multi_hop(runs: Runs) -> list[str]:
     parts = ["## Questions that need several documents", table(columns, rows)]
     parts.append("The agent against one shot, question by question (R@5):\n")
     columns = ("set", "one shot", "agent", "difference", "95 %", "better", "worse")
-    parts.append(table(columns, (_pair(modes, "one_shot", "agent") for modes in found)))
+    parts.append(table(columns, (_pair(modes, "one_shot", "agent") for modes in _with(found, "one_shot", "agent"))))
+    parts += pool_section(runs.by_mode, name, table)
     parts += _hops(found)
     parts.append(AUTO)
     parts.append(
         table(
             ("set", "to the agent", "R@5 auto", "R@5 lost", "95 %", "time"),
-            (_auto(modes) for modes in found if "auto" in modes),
+            (_auto(modes) for modes in _with(found, "agent", "auto")),
         )
     )
     return [*parts, *_where_it_does_not_help(found, "5", "several documents")]
@@ -194,6 +202,7 @@ def _hops(found: Sequence[dict[str, Report]]) -> list[str]:
 def _where_it_does_not_help(found: Sequence[dict[str, Report]], cut: str, what: str) -> list[str]:
     """Plain words on sets where the agent is not clearly better, and where it is worse."""
     lines: list[str] = []
+    found = _with(found, "one_shot", "agent")
     for modes in found:
         one = _difference(modes, "one_shot", "agent", f"recall@{cut}")
         if not one.is_clear:
@@ -205,7 +214,8 @@ def _where_it_does_not_help(found: Sequence[dict[str, Report]], cut: str, what: 
                 f"* {name(modes['agent'])}: the agent is worse, {points(one.difference)} points R@{cut} ({between(one)})."
             )
     slower = [modes["agent"].latency_ms.p50 / modes["one_shot"].latency_ms.p50 for modes in found]
-    lines.append(f"* Everywhere it takes longer: {min(slower):.1f} to {max(slower):.1f} times the median of one shot.")
+    if slower:
+        lines.append(f"* Time of a search: {min(slower):.1f} to {max(slower):.1f} times the median of one shot.")
     return [f"### Where the agent does not help: {what}", "\n".join(lines)]
 
 
@@ -213,7 +223,7 @@ def _where_it_does_not_help(found: Sequence[dict[str, Report]], cut: str, what: 
 
 
 def _single_hop(runs: Runs) -> list[str]:
-    found = [modes for modes in runs.where(several_gold=False) if not modes["one_shot"].spans]
+    found = [modes for modes in _with(runs.where(several_gold=False), "one_shot", "agent") if not _any(modes).spans]
     if not found:
         return []
     columns = (

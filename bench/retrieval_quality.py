@@ -12,6 +12,7 @@ import argparse
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from benchmark_page import MODES, write_page
@@ -84,7 +85,8 @@ def main() -> None:
                 for titles in (True, False) if is_multi_hop(dataset) else (True,):
                     measured(runtime, dataset, titles, results, options.limit, options.seed)
             if options.pooled:
-                unrelated = passages(options.pooled, options.seed, kinds=("man", "doc"))
+                found_text = passages(options.pooled, options.seed, kinds=("man", "doc"))
+                unrelated = [replace(one, title="") for one in found_text]  # a file's name is no title
                 pool = pooled(f"pooled-{options.pooled}", [one for one in found if is_multi_hop(one)], unrelated)
                 for titles in (True, False):
                     measured(runtime, pool, titles, results, 10_000, options.seed)

@@ -1,0 +1,76 @@
+"""The part of the benchmarks' page on a pool: what questions lose when other sets and unrelated text lie around their passages."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from worker.evaluation.comparison import Difference, compare
+from worker.evaluation.report import QuestionRecord, Report
+
+PREFIX = "pooled-"
+"""How the name of a pool begins; its questions and documents are named `set/id`."""
+ABOUT = """### In a pool
+
+The same questions over the passages of their own set, and over those of all these sets with {unrelated} unrelated passages of real
+text between them (manual pages and documentation, without titles): R@5.
+"""
+Modes = Mapping[str, Report]
+
+
+def pool_rows(
+    by_mode: Mapping[tuple[str, bool], Modes], figure: str = "recall@5"
+) -> Iterator[tuple[Report, Difference]]:
+    """Every set and mode that was measured alone and in a pool: the report alone, and the difference that the pool makes."""
+    for (name, titles), pool in by_mode.items():
+        if not name.startswith(PREFIX):
+            continue
+        parts = dict.fromkeys(one.id.partition("/")[0] for report in pool.values() for one in report.per_question)
+        for part in parts:
+            for mode, alone in by_mode.get((part, titles), {}).items():
+                if mode in pool:
+                    differences = compare(alone, part_of(pool[mode], part)).differences
+                    yield alone, next(one for one in differences if one.name == figure)
+
+
+def part_of(pool: Report, part: str) -> Report:
+    """The questions of one set in a pool, under the names that they have in the set."""
+    before = f"{part}/"
+    records = [_renamed(one, before) for one in pool.per_question if one.id.startswith(before)]
+    return pool.model_copy(update={"dataset": part, "per_question": records})
+
+
+def _renamed(record: QuestionRecord, before: str) -> QuestionRecord:
+    def plain(name: str) -> str:
+        return name.removeprefix(before)
+
+    return record.model_copy(
+        update={
+            "id": plain(record.id),
+            "ranks": {plain(key): rank for key, rank in record.ranks.items()},
+            "gains": {plain(key): gain for key, gain in record.gains.items()} if record.gains else None,
+        }
+    )
+
+
+def pool_section(
+    by_mode: Mapping[tuple[str, bool], Modes],
+    name: Callable[[Report], str],
+    table: Callable[[Sequence[str], Iterator[Sequence[object]]], str],
+) -> list[str]:
+    """The section in Markdown; nothing when there is no pool."""
+    rows = list(pool_rows(by_mode))
+    if not rows:
+        return []
+    unrelated = next(key.removeprefix(PREFIX) for key, _ in by_mode if key.startswith(PREFIX))
+    lines = (
+        (
+            name(alone),
+            alone.mode,
+            *(f"{100 * value:.1f}" for value in (one.before, one.after)),
+            f"{100 * one.difference:+.1f}",
+            f"{100 * one.low:+.1f} to {100 * one.high:+.1f}",
+            one.wins,
+            one.losses,
+        )
+        for alone, one in rows
+    )
+    columns = ("set", "mode", "alone", "in the pool", "difference", "95 %", "better", "worse")
+    return [ABOUT.format(unrelated=f"{int(unrelated):,}"), table(columns, lines)]
