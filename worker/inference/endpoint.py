@@ -135,7 +135,7 @@ class Endpoint:
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         timeout = httpx.Timeout(left, connect=min(CONNECT_SECONDS, left))
         with (
-            httpx.Client(verify=_tls() if self._url.startswith("https:") else False, trust_env=False) as client,
+            httpx.Client(verify=_tls(secure=self._url.startswith("https:")), trust_env=False) as client,
             closing(Line()) as line,
             abort.calling(line.cut),
             client.stream(
@@ -195,8 +195,9 @@ def _field(param: str) -> str:
 
 
 @cache
-def _tls() -> ssl.SSLContext:
-    return httpx.create_ssl_context(trust_env=False)
+def _tls(*, secure: bool) -> ssl.SSLContext:
+    """Made once, since httpx would make one for every client; where it is not used it needs to know no authorities."""
+    return httpx.create_ssl_context(trust_env=False) if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _retry_after(header: str) -> float | None:

@@ -84,13 +84,26 @@ def look(db: Database, job: Job) -> None:
 def add_step(db: Database, job: Job, kind: str, data: JsonObject) -> int:
     """Records a step and returns its number; numbers go on over attempts. Raises as `beat` does."""
     with db.write() as connection:
-        advance = jobs.update().where(_held(job)).values(last_step=jobs.c.last_step + 1).returning(jobs.c.last_step)
-        seq = connection.execute(advance).scalar_one_or_none()
+        seq = connection.execute(_ADVANCE, {"held_id": job.id, "held_token": job.lease_token}).scalar_one_or_none()
         if seq is None:
             raise _why_lost(connection, job)
         step = {"job_id": job.id, "seq": seq, "attempt": job.attempt, "kind": kind, "data": data}
-        connection.execute(job_steps.insert().values(**step, created_at=db.now(connection)))
+        connection.execute(_ADD_STEP, step | {"created_at": db.now(connection)})
         return seq
+
+
+_ADVANCE = (
+    jobs.update()
+    .where(
+        jobs.c.id == sa.bindparam("held_id"),
+        jobs.c.status == RUNNING,
+        jobs.c.lease_token == sa.bindparam("held_token"),
+    )
+    .values(last_step=jobs.c.last_step + 1)
+    .returning(jobs.c.last_step)
+)
+_ADD_STEP = job_steps.insert()
+"""Made once: a running search writes several steps a turn, and making the statements took longer than running them."""
 
 
 def finish(
