@@ -23,8 +23,8 @@ LEASE_SECONDS = 30.0
 DEAD_SHARE = 0.3
 LEAST_DEAD = 500
 """An index with more dead vectors than both is built again: they cost recall, time and disk, and never go otherwise."""
-GREP_CHUNKS = 20_000
-"""Chunks from which the trigram pre-filter pays; below, a scan takes some 60 ms at most."""
+GREP_CHUNKS = 5_000
+"""Chunks from which the trigram pre-filter pays; below, a scan takes some 15 ms at most."""
 _GREP_BATCH = 2_000
 _MENDING_REST_SECONDS = 600.0
 """An index is built again for its damage at most this often by one process: a full disk is no reason to go on for ever."""

@@ -3,6 +3,7 @@
 A large collection is narrowed down by a trigram index first; what the index does not hold yet is scanned.
 """
 
+import json
 import re
 import time
 import unicodedata
@@ -24,7 +25,7 @@ LARGEST_PROGRAM_BYTES = 640 << 10
 """Memory in which a pattern must compile (some 10,000 instructions): a bomb is refused within milliseconds, and what is
 let through stays bearable when RE2 has to walk every instruction for every byte."""
 MAX_SECONDS = 2.0
-_BATCH = 500
+_FIRST_BATCH, _LARGEST_BATCH = 16, 512
 
 
 class Grep:
@@ -58,10 +59,13 @@ class Grep:
         self, connection: Connection, collection: CollectionRow, scope: Scope
     ) -> Iterator[tuple[int, bytes]]:
         indexed = collection.grep_row if self._trigrams else 0
-        if indexed:
-            rows = rows_with_trigrams(connection, collection.number, self._trigrams, after=0)
-            for start in range(0, len(rows), _BATCH):
-                yield from _texts(connection, [row for row in rows[start : start + _BATCH] if _allowed(row, scope)])
+        after, wanted = 0, _FIRST_BATCH
+        while indexed:
+            rows = rows_with_trigrams(connection, collection.number, self._trigrams, after, wanted)
+            yield from _texts(connection, [row for row in rows if _allowed(row, scope)])
+            if len(rows) < wanted:
+                break
+            after, wanted = rows[-1], min(2 * wanted, _LARGEST_BATCH)
         statement = "SELECT row, CAST(text AS BLOB) FROM chunk WHERE collection = ? AND row > ? ORDER BY row"
         for row, text in connection.execute(statement, (collection.number, indexed)):
             if _allowed(row, scope):
@@ -150,8 +154,6 @@ def _allowed(row: int, scope: Scope) -> bool:
     return scope is None or row in scope
 
 
-def _texts(connection: Connection, rows: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    statement = "SELECT row, CAST(text AS BLOB) FROM chunk WHERE row = ?"
-    for row in rows:
-        if found := connection.execute(statement, (row,)).fetchone():
-            yield found[0], found[1]
+def _texts(connection: Connection, rows: Sequence[int]) -> list[tuple[int, bytes]]:
+    statement = "SELECT k.row, CAST(k.text AS BLOB) FROM json_each(?) j CROSS JOIN chunk k ON k.row = j.value"
+    return connection.execute(statement, (json.dumps(rows),)).fetchall()

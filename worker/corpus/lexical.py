@@ -112,11 +112,13 @@ def remove_from_grep(connection: Connection, number: int, row: int, text: str) -
     )
 
 
-def rows_with_trigrams(connection: Connection, number: int, trigrams: Iterable[str], after: int) -> list[int]:
-    """Indexed rows behind `after` that hold all trigrams, without regard to case or order; ascending."""
+def rows_with_trigrams(
+    connection: Connection, number: int, trigrams: Iterable[str], after: int, limit: int
+) -> list[int]:
+    """The first `limit` indexed rows behind `after` that hold all trigrams, without regard to case or order."""
     match = " AND ".join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams)
-    statement = f"SELECT rowid FROM grep_{number} WHERE grep_{number} MATCH ? AND rowid > ? ORDER BY rowid"
-    return [row[0] for row in connection.execute(statement, (match, after))]
+    statement = f"SELECT rowid FROM grep_{number} WHERE grep_{number} MATCH ? AND rowid > ? ORDER BY rowid LIMIT ?"
+    return [row[0] for row in connection.execute(statement, (match, after, limit)).fetchall()]
 
 
 @dataclass(frozen=True)

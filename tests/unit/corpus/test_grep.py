@@ -236,7 +236,7 @@ def _in_index(text: str, trigrams: list[str]) -> bool:
     connection = sqlite3.connect(":memory:")
     create_index(connection, 1)
     connection.execute("INSERT INTO grep_1 (rowid, text) VALUES (1, ?)", (text,))
-    found = rows_with_trigrams(connection, 1, trigrams, after=0)
+    found = rows_with_trigrams(connection, 1, trigrams, after=0, limit=1_000)
     connection.close()
     return found == [1]
 
@@ -261,8 +261,23 @@ def test_the_pre_filter_changes_no_answer(
     corpus.ingest(collection, [NewDocument("b", text="Now module beta, Error E1234.")])
     assert [chunk.key for chunk in corpus.grep([collection], "Error E1234")] == ["b"]
     with store.read() as connection:
-        assert rows_with_trigrams(connection, 1, ["mod"], after=0) == []
+        assert rows_with_trigrams(connection, 1, ["mod"], after=0, limit=1_000) == []
     store.close()
+
+
+def test_the_pre_filter_is_asked_for_more_until_enough_of_it_matches(
+    corpus: Corpus, book: CollectionBook, tmp_path: Path
+) -> None:
+    texts = [f"module of case{number}" if number % 50 == 49 else "a modular module" for number in range(120)]
+    corpus.ingest(book.make(), [NewDocument(f"k{number:03}", text=text) for number, text in enumerate(texts)])
+    store = TextStore(tmp_path / "workspaces" / "w1" / "corpus.db")
+    with store.write() as connection:
+        assert extend_grep(connection, 1, 0, 110) == 110
+    store.close()
+    found = [chunk.key for chunk in corpus.grep([book.make()], "module of", limit=10)]
+    assert found == ["k049", "k099"]
+    assert len(corpus.grep([book.make()], r"mod\w+ mod", limit=200)) == 118
+    assert [chunk.key for chunk in corpus.grep([book.make()], "case|k", limit=1)] == ["k049"]
 
 
 def test_only_large_collections_get_a_pre_filter(corpus: Corpus, book: CollectionBook, tmp_path: Path) -> None:
@@ -285,6 +300,6 @@ def test_the_pre_filter_catches_up_in_one_go_however_many_batches_that_takes(
     vectors.close()
     with store.read() as connection:
         (row,) = collection_rows(connection)
-        assert rows_with_trigrams(connection, 1, ["tex"], after=0) == list(range(1, 8))
+        assert rows_with_trigrams(connection, 1, ["tex"], after=0, limit=1_000) == list(range(1, 8))
     store.close()
     assert (row.chunks, row.grep_row) == (7, 7)
