@@ -15,7 +15,8 @@ from operator import add
 ANALYZER_VERSION = 2
 """Part of every lexical index: a change of what `analyze` returns must raise it, then indexes are rebuilt."""
 
-_LONGEST_TERM = 64
+LONGEST_TERM = 64
+"""Letters; what is longer is cut."""
 
 # Han (with extensions and the iteration mark), Kana, Bopomofo, Hangul; Thai, Lao, Myanmar and Khmer, which put no spaces
 # between words either (measured on Thai: recall@1 21 % by words, 89 % by pairs). Compatibility forms are gone after NFKC.
@@ -69,11 +70,11 @@ def analyze(text: str, *, query: bool = False) -> list[str]:
     """
     if text.isascii():
         terms = _ascii_words(text)
-        return [term[:_LONGEST_TERM] for term in terms] if max(map(len, terms), default=0) > _LONGEST_TERM else terms
+        return [term[:LONGEST_TERM] for term in terms] if max(map(len, terms), default=0) > LONGEST_TERM else terms
     terms: list[str] = []
     for word in _ascii_words(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())):
         if word.isascii():
-            terms.append(word[:_LONGEST_TERM])
+            terms.append(word[:LONGEST_TERM])
         elif len(word) <= _REMEMBERED_LETTERS:
             terms.extend(_remembered_terms(word, query))
         else:
@@ -109,7 +110,7 @@ def _without_accents(word: str) -> str:
 def _word_term(word: str) -> str:
     if not word.isascii() and not _VIETNAMESE.search(word):
         word = _without_accents(word)
-    return word[:_LONGEST_TERM]
+    return word[:LONGEST_TERM]
 
 
 def _pair_terms(run: str, query: bool) -> Iterator[str]:

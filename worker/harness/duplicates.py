@@ -11,15 +11,15 @@ ALIKE = 0.9
 
 def without_duplicates(selections: Sequence[Selection]) -> list[Selection]:
     """The selections in their order, without those whose words are nearly those of an earlier one."""
-    kept: list[tuple[Selection, frozenset[str]]] = []
+    kept: list[tuple[Selection, frozenset[int]]] = []
     for selection in selections:
-        words = frozenset(read(selection.chunk).terms)
+        words = frozenset(read(selection.chunk).keys.tolist())
         if not any(_alike(words, others) for _, others in kept):
             kept.append((selection, words))
     return [selection for selection, _ in kept]
 
 
-def _alike(first: frozenset[str], second: frozenset[str]) -> bool:
+def _alike(first: frozenset[int], second: frozenset[int]) -> bool:
     fewer, more = sorted((len(first), len(second)))
     if fewer < ALIKE * more:  # they cannot have enough in common
         return False

@@ -108,7 +108,7 @@ def coverage(question: Question, stems: Iterable[str], reading: Reading) -> floa
 
 def bm25(question: Question, reading: Reading) -> float:
     counts = Counter(reading.terms)
-    length = 1.2 * (0.25 + 0.75 * len(reading.terms) / question.mean_terms)
+    length = 1.2 * (0.25 + 0.75 * len(reading.keys) / question.mean_terms)
     return sum(question.weight(one) * counts[one] * 2.2 / (counts[one] + length) for one in question.known)
 
 

@@ -83,7 +83,7 @@ class Evidence:
             candidate = self.candidates[near.chunk.row]
             candidate.lexical_rank = near.lexical_rank or LAST_RANK
             candidate.dense_rank = (near.dense_rank if similar else None) or LAST_RANK
-        lengths = [len(candidate.reading.terms) for candidate in self.candidates.values()]
+        lengths = [len(candidate.reading.keys) for candidate in self.candidates.values()]
         self.question.mean_terms = sum(lengths) / len(lengths) if any(lengths) else 1.0
         named = self._named(self._stored([self.question.terms]))
         self._admit_rows(one.row for one in named)

@@ -27,41 +27,43 @@ class Match:
 
 def match(question: Question, readings: Sequence[Reading]) -> Iterator[Match]:
     """Compares chunks with a question, one after the other; its terms are learnt, and `mean_terms` is known."""
-    for reading, places in zip(readings, _places(question, readings), strict=True):
+    for reading, (places, terms) in zip(readings, _met(question, readings), strict=True):
         counts: dict[str, int] = {}
-        for at in places:
-            term = reading.terms[at]
+        for term in terms:
             counts[term] = counts.get(term, 0) + 1
-        length = 1.2 * (0.25 + 0.75 * len(reading.terms) / question.mean_terms)
+        length = 1.2 * (0.25 + 0.75 * len(reading.keys) / question.mean_terms)
         words = sum(question.weight(term) * count * 2.2 / (count + length) for term, count in counts.items())
         stems = tuple((cut in reading.spaced) if cut else stem in counts for stem, cut in question.cuts)
-        yield Match(words, stems, *_heaviest_pieces(question, reading, places))
+        yield Match(words, stems, *_heaviest_pieces(question, places, terms))
 
 
-def _places(question: Question, readings: Sequence[Reading]) -> Iterator[list[int]]:
-    """Where terms of the question stand in each reading. Found by key in all at once, which leaves few to look at."""
+def _met(question: Question, readings: Sequence[Reading]) -> Iterator[tuple[list[int], list[str]]]:
+    """Terms of the question as they stand in each reading, and their places. Found by key in all readings at once."""
     if not readings:
         return
-    wanted = np.fromiter(map(hash, question.known), np.int64, len(question.known))
-    found = np.flatnonzero(np.isin(np.concatenate([reading.keys for reading in readings]), wanted))
-    ends = np.cumsum([len(reading.keys) for reading in readings])
-    cuts = np.searchsorted(found, ends).tolist()
-    for reading, end, first, last in zip(readings, ends.tolist(), [0, *cuts], cuts, strict=False):
-        places = (found[first:last] - (end - len(reading.keys))).tolist()
-        yield [at for at in places if reading.terms[at] in question.known]
+    term_of = {hash(term): term for term in question.known}
+    wanted = np.fromiter(term_of, np.int64, len(term_of))
+    keys = np.concatenate([reading.keys for reading in readings])
+    found = np.flatnonzero(np.isin(keys, wanted))
+    terms = [term_of[key] for key in keys[found].tolist()]
+    starts = np.cumsum([0, *(len(reading.keys) for reading in readings)])
+    cuts = np.searchsorted(found, starts)
+    places = (found - np.repeat(starts[:-1], np.diff(cuts))).tolist()
+    for first, last in pairwise(cuts.tolist()):
+        yield places[first:last], terms[first:last]
 
 
-def _heaviest_pieces(question: Question, reading: Reading, places: list[int]) -> tuple[float, float]:
-    terms, grams = reading.terms, question.grams
+def _heaviest_pieces(question: Question, places: list[int], terms: list[str]) -> tuple[float, float]:
+    """Weight of the heaviest piece of the question among terms that stand side by side, anywhere and near the start."""
     phrase = opening = 0.0
-    for at, following in pairwise(places):
-        if following == at + 1 and (weight := grams.get(terms[at : at + 2])) is not None:
+    for at, (place, following) in enumerate(pairwise(places)):
+        if following == place + 1 and (weight := question.grams.get((terms[at], terms[at + 1]))) is not None:
             # what begins a piece of the question is a piece itself, and no heavier
             for end in range(at + 3, min(at + LONGEST_GRAM, len(terms)) + 1):
-                longer = grams.get(terms[at:end])
+                longer = question.grams.get(tuple(terms[at:end])) if places[end - 1] == place + end - at - 1 else None
                 if longer is None:
                     break
                 weight = longer
             phrase = max(phrase, weight)
-            opening = max(opening, weight) if at < OPENING_TERMS else opening
+            opening = max(opening, weight) if place < OPENING_TERMS else opening
     return phrase, opening

@@ -2,14 +2,14 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.corpus.analyzer import analyze
+from worker.corpus.analyzer import LONGEST_TERM, analyze
 from worker.corpus.names import best_name
 from worker.corpus.records import Chunk
 
@@ -20,19 +20,29 @@ CONTEXT_TERMS = 12
 
 _WORD = re.compile(r"\w+")
 _LEAST_CAPITAL_LETTERS = 3
+_CONTEXT_CHARACTERS = CONTEXT_TERMS * (LONGEST_TERM + 1)
 _CACHED = 20_000
 
 
 @dataclass(frozen=True)
 class Reading:
-    """`terms` of the chunk below its title and heading, `written` its text alone, `name` the terms of the document's best
-    name. `keys` has a number for each term, the same for the same: numbers of many readings are gone through at once."""
+    """`spaced` are the terms of the chunk below its title and heading, each between spaces, `written` is its text alone,
+    `name` are the terms of the document's best name.
 
-    terms: tuple[str, ...]
+    `keys` has the `hash` of each term: numbers of many readings are gone through at once, and lie side by side. Two
+    different terms have the same one time in 2**64.
+    """
+
+    spaced: str
     keys: NDArray[np.int64]
     name: tuple[str, ...]
     written: str
     is_opening: bool
+
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        """The terms one by one; for the few chunks that are looked at closely."""
+        return tuple(map(sys.intern, self.spaced.split()))  # kept once, however many chunks share a term
 
     @cached_property
     def capitals(self) -> frozenset[str]:
@@ -41,30 +51,28 @@ class Reading:
         capitals = {word for word in words if word[0].isupper() and len(word) >= _LEAST_CAPITAL_LETTERS}
         return frozenset(map(sys.intern, analyze(" ".join(capitals), query=True)))
 
-    @cached_property
-    def spaced(self) -> str:
-        """The terms in one string, each behind a space: to look for those that begin with a stem."""
-        return f" {' '.join(self.terms)}"
-
-    def places(self, phrase: tuple[str, ...]) -> Iterator[int]:
-        """Where the phrase begins."""
-        start, size = -1, len(phrase)
-        try:
-            while True:
-                start = self.terms.index(phrase[0], start + 1)
-                if self.terms[start : start + size] == phrase:
-                    yield start
-        except ValueError:
-            return
+    def holds(self, term: str) -> bool:
+        """Whether a term stands here."""
+        return f" {term} " in self.spaced
 
     def context(self, start: int, end: int) -> frozenset[str]:
         """Stems around `terms[start:end]`."""
-        around = self.terms[max(0, start - CONTEXT_TERMS) : start] + self.terms[end : end + CONTEXT_TERMS]
-        return frozenset([term[:STEM_LETTERS] for term in around])
+        return _stems(self.terms[max(0, start - CONTEXT_TERMS) : start] + self.terms[end : end + CONTEXT_TERMS])
 
     def context_of(self, phrase: tuple[str, ...]) -> frozenset[str]:
         """Stems around every place where the phrase stands."""
-        return frozenset[str]().union(*(self.context(start, start + len(phrase)) for start in self.places(phrase)))
+        sought, stems = f" {' '.join(phrase)} ", frozenset[str]()
+        start = self.spaced.find(sought)
+        while start >= 0:
+            end = start + len(sought)
+            before = self.spaced[max(0, start - _CONTEXT_CHARACTERS) : start].split()[-CONTEXT_TERMS:]
+            stems |= _stems(before + self.spaced[end : end + _CONTEXT_CHARACTERS].split()[:CONTEXT_TERMS])
+            start = self.spaced.find(sought, start + 1)
+        return stems
+
+
+def _stems(terms: Iterable[str]) -> frozenset[str]:
+    return frozenset([term[:STEM_LETTERS] for term in terms])
 
 
 def read(chunk: Chunk) -> Reading:
@@ -74,7 +82,6 @@ def read(chunk: Chunk) -> Reading:
 
 @lru_cache(_CACHED)
 def _read(title: str, heading: str, text: str, is_opening: bool) -> Reading:
-    # Many chunks share a term: kept once, it takes no memory in each, and is compared and looked up faster.
-    terms = tuple(map(sys.intern, analyze("\n".join(part for part in (title, heading, text) if part), query=True)))
+    terms = analyze("\n".join(part for part in (title, heading, text) if part), query=True)
     keys = np.fromiter(map(hash, terms), np.int64, len(terms))
-    return Reading(terms, keys, best_name(title, text) or terms[:2], text, is_opening)
+    return Reading(f" {' '.join(terms)} ", keys, best_name(title, text) or tuple(terms[:2]), text, is_opening)

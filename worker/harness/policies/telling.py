@@ -20,8 +20,8 @@ def called(evidence: Evidence, row: int) -> str:
 
 def telling_words(evidence: Evidence, row: int) -> list[str]:
     """The rarest words of the question that stand in the candidate, in the question's order."""
-    held, terms_of = set(evidence.candidates[row].reading.terms), evidence.question.words
-    shared = [word for word, terms in terms_of.items() if not held.isdisjoint(terms)]
+    reading, terms_of = evidence.candidates[row].reading, evidence.question.words
+    shared = [word for word, terms in terms_of.items() if any(map(reading.holds, terms))]
     rarest = sorted(shared, key=lambda word: -evidence.question.weight_of(terms_of[word]))[:TELLING_WORDS]
     return [word for word in shared if word in rarest]
 
