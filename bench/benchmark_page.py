@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
+from harness_page import harness_section
 from page_pool import pool_section
 
 from worker.evaluation.comparison import Difference, compare
@@ -13,8 +14,9 @@ from worker.evaluation.report import Report
 MODES = ("one_shot", "agent", "auto")
 HEAD = """# Benchmarks
 
-How well and how fast Hopnode searches without a language model, measured by `bench/retrieval_quality.py`, `bench/search_latency.py`
-and `bench/ingest.py`. The first of them writes this page:
+How well and how fast Hopnode searches without a language model, and what a search with one takes beside it. Measured by
+`bench/retrieval_quality.py`, `bench/search_latency.py`, `bench/ingest.py` and `bench/harness_overhead.py`; the first of them writes
+this page:
 
 ```
 python bench/retrieval_quality.py DATA --data-dir FOLDER --pooled 20000
@@ -55,6 +57,7 @@ def write_page(reports: Sequence[Report], others: Sequence[dict[str, Any]], mach
         *_single_hop(runs),
         *_spans(runs),
         *_speed(others),
+        *harness_section(others, table),
         *_missing(runs),
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts)

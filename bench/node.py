@@ -19,13 +19,12 @@ from worker.settings import WorkerSettings
 
 
 @contextmanager
-def node(folder: Path | None) -> Generator[Runtime]:
-    """A node on `folder`, or on a temporary one."""
+def node(folder: Path | None, **more: Any) -> Generator[Runtime]:
+    """A node on `folder`, or on a temporary one, with `more` settings than the defaults."""
     logs.configure("error", "console")
     with TemporaryDirectory(prefix="hopnode-bench-") as temporary:
-        settings = WorkerSettings(
-            _env_file=None, data_dir=folder or Path(temporary), database_url=None, redis_url=None, chroma_url=None
-        )
+        plain = {"database_url": None, "redis_url": None, "chroma_url": None, "chat_url": None} | more
+        settings = WorkerSettings(_env_file=None, data_dir=folder or Path(temporary), **plain)
         runtime = open_runtime(settings, embedded=True)
         try:
             yield runtime

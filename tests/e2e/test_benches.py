@@ -73,6 +73,26 @@ def test_latency_is_measured_beside_raw_chroma_and_raw_fts5(tmp_path: Path) -> N
     assert all(row["p95"] >= row["p50"] > 0 and row["ratio"] > 0 for row in rows)
 
 
+def test_what_a_turn_takes_beside_its_model_is_measured_and_has_its_part_of_the_page(tmp_path: Path) -> None:
+    arguments = ("--chunks", "150", "--searches", "2", "--at-once", "1", "3", "--model-seconds", "0.1")
+    told = bench("harness_overhead", *arguments, "--json", tmp_path / "harness.json")
+    assert all(words in told for words in ("generic", "context-1", "characters tokenised", "3 at once"))
+    found = json.loads((tmp_path / "harness.json").read_text())
+    for row in found["rows"]:
+        assert row["p95"] >= row["p50"] > 0
+        assert all(0 < row["shares"][name] < 1 for name in ("search", "rerank", "counting", "storing"))
+        assert 0 < row["last_turn"]["tokenised"] < 4 * row["last_turn"]["new"]
+    assert [row["at_once"] for row in found["at_once"]["rows"]] == [1, 3]
+    sys.path.insert(0, str(ROOT / "bench"))
+    try:
+        from benchmark_page import table
+        from harness_page import harness_section
+    finally:
+        sys.path.remove(str(ROOT / "bench"))
+    page = "\n".join(harness_section([found, {"chunks": 1}], table))
+    assert "| generic |" in page and "| context-1 |" in page and "HOPNODE_AGENT_SLOTS" in page
+
+
 def test_ingest_is_measured_beside_embedding_alone(tmp_path: Path) -> None:
     told = bench("ingest", "--documents", "40", "--json", tmp_path / "ingest.json")
     assert "again, unchanged" in told and "again, 1 % changed" in told
