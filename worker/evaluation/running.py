@@ -15,7 +15,7 @@ import numpy as np
 from worker.evaluation.dataset import Dataset, Question, Text
 from worker.evaluation.report import Report
 from worker.evaluation.scoring import Run, SpanRun, summed_up
-from worker.evaluation.spans import BUDGET_TOKENS, Passage, fixed_pieces, stored
+from worker.evaluation.spans import BUDGET_TOKENS, FIXED_TOKENS, Passage, fixed_pieces, stored
 from worker.evaluation.trial import Asking, Filled, Trial, workspace_of
 from worker.runtime import Runtime
 from worker.tokens import count_tokens
@@ -133,7 +133,7 @@ def _baseline(runtime: Runtime, workspace: str, dataset: Dataset, setup: Setup, 
     texts = [Text(key, one.title, text) for key, (one, _, text) in pieces.items() if text.strip()]
     trial = Trial.make(runtime, workspace, _name(replace(dataset, name=f"{dataset.name}-fixed"), setup), setup.embedder)
     with progress("Ingesting fixed pieces", len(texts)) as advance:
-        trial.fill(texts, setup.seed, advance)
+        trial.fill(texts, setup.seed, advance, chunk_tokens=FIXED_TOKENS)
 
     def whole(passage: Passage) -> Passage:
         one, start, _ = pieces[passage.document]

@@ -100,8 +100,11 @@ class Trial:
         """The keys of all documents that are stored."""
         return {document.key for document in self._stored()}
 
-    def fill(self, documents: Sequence[Text], seed: int, advance: Callable[[], None]) -> Filled:
-        """Brings the collection to exactly these documents; `advance` is called once for each.
+    def fill(
+        self, documents: Sequence[Text], seed: int, advance: Callable[[], None], *, chunk_tokens: int | None = None
+    ) -> Filled:
+        """Brings the collection to exactly these documents; `advance` is called once for each. `chunk_tokens` is the
+        size of a chunk where it is not to be the node's.
 
         They go in as drawn with `seed`: sets list the documents of one question side by side, and neither a tie nor a
         neighbour may give that away.
@@ -111,7 +114,7 @@ class Trial:
             self._corpus.delete(self.collection, sorted(gone))
         order = np.random.default_rng(seed).permutation(len(documents)).tolist()
         new = [_new(documents[place]) for place in order]
-        outcomes = self._corpus.ingest(self.collection, new, lambda _: advance())
+        outcomes = self._corpus.ingest(self.collection, new, lambda _: advance(), max_chunk_tokens=chunk_tokens)
         failed = Counter(outcome.reason or "unknown" for outcome in outcomes if outcome.status == "failed")
         return Filled(time.perf_counter() - started, dict(failed))
 

@@ -123,7 +123,7 @@ def test_plain_text_has_no_headings() -> None:
 
 
 def test_sections_are_not_mixed_when_they_fill_a_chunk() -> None:
-    text = "\n\n".join(f"# Section {number}\n\n{samples.SENTENCE * 18}" for number in range(6))
+    text = "\n\n".join(f"# Section {number}\n\n{samples.SENTENCE * 9}" for number in range(6))
     chunks = tiled(ParsedDocument(text=text, kind="markdown"))
     assert [one.heading for one in chunks] == [f"Section {number}" for number in range(6)]
     assert all(one.text.startswith("# Section") for one in chunks)
