@@ -19,7 +19,7 @@ from worker.harness.outcome import AgentOutcome, Selection, Usage
 from worker.harness.policies.evidence import Evidence
 from worker.harness.policies.offline import OfflinePolicy
 from worker.harness.policies.ranking import Ranked, rank
-from worker.harness.policies.survey import one_shot, route, survey, trust_in
+from worker.harness.policies.survey import came_by, one_shot, route, survey, trust_in
 from worker.harness.policies.telling import reason
 from worker.harness.rollouts import ROLLOUTS, run_rollouts
 from worker.harness.tools import Reranker
@@ -166,15 +166,21 @@ def find(runtime: Runtime, space: Space, request: SearchRequest, context: JobCon
         chosen = route(evidence, shot[: request.top_k])
         context.check()
     if chosen.mode == "one_shot":
-        return Found("one_shot", _shot(request, context, evidence, chosen.shot), why=chosen.why)
+        shot = chosen.shot[: request.top_k + SPARE]
+        return Found("one_shot", _shot(request, context, evidence, shot), why=chosen.why)
     return replace(_agent(runtime, space, request, context, evidence), why=chosen.why)
 
 
 def _shot(request: SearchRequest, context: JobContext, evidence: Evidence, shot: Sequence[Ranked]) -> AgentOutcome:
     context.step("start", {"format_version": FORMAT_VERSION, "question": request.query, "mode": "one_shot"})
-    found = evidence.found
+    found, rows = evidence.found, [one.row for one in shot]
     selections = tuple(
-        Selection(evidence.candidates[one.row].chunk, one.trust, reason(evidence, one.row, []), (request.query,))
+        Selection(
+            evidence.candidates[one.row].chunk,
+            one.trust,
+            reason(evidence, one.row, rows),
+            (came_by(evidence, one.row, rows),),
+        )
         for one in shot
     )
     outcome = AgentOutcome(

@@ -5,9 +5,9 @@ import pytest
 from support.corpora import CollectionBook, open_corpora
 
 from worker.corpus.corpus import Corpus
-from worker.corpus.records import NewDocument
+from worker.corpus.records import NewDocument, SearchHits
 from worker.corpus.vectors import EmbeddedChroma
-from worker.harness.policies.survey import one_shot, route, survey
+from worker.harness.policies.survey import came_by, one_shot, route, survey
 from worker.store.collections import Collection
 
 TEXTS = {
@@ -46,6 +46,17 @@ def test_one_shot_puts_what_the_question_names_first(corpus: Corpus, collection:
 def test_auto_stays_with_one_shot_when_nothing_needed_is_missing(corpus: Corpus, collection: Collection) -> None:
     evidence = survey("Who directed Northern Light?", corpus.insight([collection]))
     assert route(evidence, one_shot(evidence, 10)).mode == "one_shot"
+
+
+def test_auto_keeps_what_links_led_to_and_says_by_which_passage(corpus: Corpus, collection: Collection) -> None:
+    evidence = survey("When did the director of Northern Light die?", corpus.insight([collection]))
+    kept = route(evidence, one_shot(evidence, 10)).shot[:2]
+    row_of = {evidence.candidates[one.row].chunk.key: one.row for one in kept}
+    assert set(row_of) == {"Northern Light", "Carla Boes"}
+    nearest = [near for near in evidence.found.hits if near.chunk.key == "Northern Light"]
+    evidence.found = SearchHits(tuple(nearest))  # as in a large collection, where the query alone does not bring her
+    came = {key: came_by(evidence, row, list(row_of.values())) for key, row in row_of.items()}
+    assert came == {"Northern Light": evidence.question.text, "Carla Boes": "link: Northern Light"}
 
 
 def test_auto_sends_the_agent_when_a_link_leads_to_what_is_missing(corpus: Corpus, collection: Collection) -> None:

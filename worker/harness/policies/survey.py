@@ -3,6 +3,7 @@
 Used for the mode `one_shot`, and by `auto` to decide between one shot and the agent. Knows no tools and no budget.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from worker.corpus.records import Chunk
@@ -10,7 +11,7 @@ from worker.harness.policies.evidence import Evidence
 from worker.harness.policies.insight import Insight
 from worker.harness.policies.question import Question
 from worker.harness.policies.ranking import Ranked, fitted_rounds, rank
-from worker.harness.policies.telling import reason, told_link
+from worker.harness.policies.telling import called, reason, told_link
 
 NEEDED = 0.5
 """Trust from which a passage counts as needed for the answer."""
@@ -18,8 +19,8 @@ NEEDED = 0.5
 
 @dataclass(frozen=True)
 class Route:
-    """Which mode `auto` takes, and why, in a sentence. `shot` is what the one query brought, in the order that links
-    give it: they were looked up to decide, so they may as well count."""
+    """Which mode `auto` takes, and why, in a sentence. `shot` is what to return where one query is enough: everything that
+    is known by now, best first. Links were looked up to decide, so they may as well count, and bring what they lead to."""
 
     mode: str
     why: str
@@ -42,16 +43,23 @@ def route(evidence: Evidence, shot: list[Ranked]) -> Route:
     """One shot is enough when it holds everything that the question's names and links lead to."""
     held = {one.row for one in shot}
     ranked = rank(evidence)
-    ordered = [one for one in ranked if one.row in held]
     needed = [one.row for one in ranked if one.trust >= NEEDED]
     missing = [row for row in needed if row not in held]
     if not needed:
-        return Route("agent", "No passage of the one query is sure to be needed.", ordered)
+        return Route("agent", "No passage of the one query is sure to be needed.", ranked)
     if not missing:
-        return Route("one_shot", "The one query holds all that the question's names and links lead to.", ordered)
+        return Route("one_shot", "The one query holds all that the question's names and links lead to.", ranked)
     way = evidence.way_to(missing[0], [row for row in needed if row != missing[0]])
     why = told_link(evidence, missing[0], *way) if way else reason(evidence, missing[0], [])
-    return Route("agent", f"The one query lacks a passage that is needed: {why}", ordered)
+    return Route("agent", f"The one query lacks a passage that is needed: {why}", ranked)
+
+
+def came_by(evidence: Evidence, row: int, others: Sequence[int]) -> str:
+    """How the one query came to see a passage: by itself, or by a link from another passage of the result."""
+    if row in {near.chunk.row for near in evidence.found.hits} or evidence.candidates[row].named:
+        return evidence.question.text
+    way = evidence.way_to(row, [other for other in others if other != row])
+    return f"link: {called(evidence, way[0])}" if way else evidence.question.text
 
 
 def trust_in(evidence: Evidence, chunks: list[Chunk]) -> dict[int, float]:
