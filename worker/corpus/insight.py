@@ -98,13 +98,15 @@ class CorpusInsight:
             ]
             return self._allowed(connection, found)
 
-    def holding(self, terms: Sequence[str], limit: int) -> list[int]:
-        """Rows in which the terms stand one behind the other; empty when there are more than `limit`."""
+    def holding(self, phrases: Sequence[Sequence[str]], limit: int) -> list[list[int]]:
+        """For each phrase the rows in which its terms stand one behind the other; none when there are more than
+        `limit`."""
+        found: list[list[int]] = [[] for _ in phrases]
         with self.store.read() as connection:
-            found = [
-                held for row in self._rows(connection) for held in chunks_holding(connection, row.number, terms, limit)
-            ]
-            return found if len(found) <= limit else []
+            for row in self._rows(connection):
+                for held, more in zip(found, chunks_holding(connection, row.number, phrases, limit), strict=True):
+                    held += more
+        return [held if len(held) <= limit else [] for held in found]
 
     def chunks(self, rows: Sequence[int]) -> dict[int, Chunk]:
         """Whole chunks by row, of these collections and under this filter; others are left out."""

@@ -148,10 +148,16 @@ def document_frequencies(connection: Connection, number: int, terms: Iterable[st
     return {term: int(row[0]) for term, row in found if row}
 
 
-def chunks_holding(connection: Connection, number: int, terms: Sequence[str], limit: int) -> list[int]:
-    """Rows in which the terms stand one behind the other, oldest first; at most `limit` and one more."""
-    statement = f"SELECT rowid FROM fts_{number} WHERE fts_{number} MATCH ? ORDER BY rowid LIMIT ?"
-    return [row[0] for row in connection.execute(statement, (f'"{" ".join(terms)}"', limit + 1))]
+def chunks_holding(
+    connection: Connection, number: int, phrases: Sequence[Sequence[str]], limit: int
+) -> list[list[int]]:
+    """For each phrase the rows in which its terms stand one behind the other, oldest first; at most `limit` and one
+    more."""
+    rows = f"SELECT rowid FROM fts_{number} WHERE fts_{number} MATCH j.value ORDER BY rowid LIMIT ?"
+    statement = f"SELECT json_group_array(json((SELECT json_group_array(rowid) FROM ({rows})))) FROM json_each(?) j"
+    wanted = json.dumps([f'"{" ".join(phrase)}"' for phrase in phrases])
+    (found,) = connection.execute(statement, (limit + 1, wanted)).fetchone()
+    return json.loads(found)
 
 
 # --- rank-bm25 ----------------------------------------------------------------------------------------------------

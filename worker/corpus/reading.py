@@ -106,7 +106,7 @@ def metadata_of_documents(connection: Connection, number: int) -> Iterator[tuple
 def to_chunk(row: Row) -> Chunk:
     """A row of a chunk query as a record."""
     *values, metadata = row
-    return Chunk(*values, metadata=json.loads(metadata))
+    return Chunk(*values, metadata=json.loads(metadata) if metadata != "{}" else {})
 
 
 def chunks_by_row(connection: Connection, rows: Iterable[int]) -> dict[int, Chunk]:
@@ -134,15 +134,16 @@ def chunks_around(connection: Connection, chunk: Chunk, count: int) -> list[Chun
 
 def rows_of_chunk_ids(connection: Connection, chunk_ids: Iterable[str]) -> dict[str, int]:
     """The rows of chunk ids; an id that names no chunk is left out."""
-    statement = "SELECT row FROM chunk WHERE document_id = ? AND n = ?"
-    rows: dict[str, int] = {}
-    for chunk_id in chunk_ids:
-        document_id, _, n = chunk_id.rpartition("_")
-        if n.isascii() and n.isdigit() and len(n) < 16:
-            found = connection.execute(statement, (document_id, int(n))).fetchone()
-            if found and chunk_id == f"{document_id}_{int(n)}":
-                rows[chunk_id] = found[0]
-    return rows
+    wanted = list(dict.fromkeys(chunk_ids))
+    split = (chunk_id.rpartition("_") for chunk_id in wanted)
+    parts = [(document_id, int(n)) for document_id, _, n in split if n.isascii() and n.isdigit() and len(n) < 16]
+    statement = (
+        "SELECT json_group_array(json_array(k.document_id || '_' || k.n, k.row)) FROM json_each(?) j "
+        "CROSS JOIN chunk k ON k.document_id = j.value ->> 0 AND k.n = j.value ->> 1"
+    )
+    (found,) = connection.execute(statement, (json.dumps(parts),)).fetchone() if parts else ("[]",)
+    rows: dict[str, int] = dict(json.loads(found))
+    return {chunk_id: rows[chunk_id] for chunk_id in wanted if chunk_id in rows}
 
 
 def rows_of_documents(connection: Connection, document_ids: Iterable[str]) -> list[int]:

@@ -75,9 +75,10 @@ class MemoryInsight:
         wanted = set(phrases)
         return [one for one in self._names() if one.phrase in wanted]
 
-    def holding(self, terms: Sequence[str], limit: int) -> list[int]:
-        book = Phrasebook([tuple(terms)])
-        return [row for row, held in enumerate(self._terms) if any(book.standing(held))][: limit + 1]
+    def holding(self, phrases: Sequence[Sequence[str]], limit: int) -> list[list[int]]:
+        books = [Phrasebook([tuple(phrase)]) for phrase in phrases]
+        found = [[row for row, held in enumerate(self._terms) if any(book.standing(held))] for book in books]
+        return [rows if len(rows) <= limit else [] for rows in found]
 
     def chunks(self, rows: Sequence[int]) -> Mapping[int, Chunk]:
         return {row: self.all[row] for row in rows}
@@ -179,7 +180,7 @@ def links_of(evidence: Evidence, row: int) -> tuple[dict[int, Link], dict[int, L
     name = reading.name
     incoming: list[int] = []
     if reading.is_opening and name and question.usable(name):
-        incoming = [target for target in insight.holding(name, MOST_HOLDERS) if target != row]
+        incoming = [target for target in insight.holding([name], MOST_HOLDERS)[0] if target != row]
     sharers = len(owners.get(name, ())) or 1
     context = {target: evidence.candidates[target].reading.context_of(name) for target in incoming}
     return (
@@ -223,7 +224,7 @@ def test_the_shared_numbers_are_the_best_of_all_words_shared(asked: str, texts: 
         reading, linked = evidence.candidates[row].reading, links_of(evidence, row)[0]
         missing = question.stems.keys() - stems_of(reading)
         for term in reading.capitals - question.known - set(reading.name):
-            holders = evidence.insight.holding((term,), MOST_HOLDERS) if question.rare(term) else []
+            holders = evidence.insight.holding([(term,)], MOST_HOLDERS)[0] if question.rare(term) else []
             for target in set(holders) - {row, *linked}:
                 candidate = evidence.candidates[target]
                 gap, share = coverage(question, missing, candidate.reading), 0.5 / math.sqrt(len(holders))

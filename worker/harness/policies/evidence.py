@@ -144,7 +144,7 @@ class Evidence:
         stored = Phrasebook(self._stored(texts))
         owners = owners_of(self._named(phrase for terms in texts for _, _, phrase in stored.standing(terms)))
         book = Phrasebook(owners)
-        holders = {row: self._holders_of_name(row) for row in new}
+        holders = self._holders_of_names(new)
         for row in new:
             self._out[row] = outgoing(row, self.candidates[row].reading, owners, book)
         self._admit_rows(target for row in new for target in (*self._out[row], *holders[row]))
@@ -163,17 +163,21 @@ class Evidence:
         """Looks up which chunks share a rare capitalised word with these rows, and takes them in."""
         new = [row for row in seeds if row not in self._shared]
         self.question.learn(term for row in new for term in self.candidates[row].reading.capitals)
+        telling = {row: self._telling(self.candidates[row].reading) for row in new}
+        holding = self._holding((term,) for terms in telling.values() for term in terms)
         for row in new:
-            reading = self.candidates[row].reading
-            rare = sorted(term for term in reading.capitals if self.question.rare(term))
-            telling = [term for term in rare if term not in self.question.known and term not in reading.name]
             fewest: dict[int, int] = {}
-            for holders in (self._holding((term,)) for term in telling):
+            for holders in (holding[term,] for term in telling[row]):
                 for target in holders:
                     if target != row and target not in self._out[row]:
                         fewest[target] = min(len(holders), fewest.get(target, MOST_HOLDERS))
             self._shared[row] = fewest
         self._admit_rows(target for row in new for target in self._shared[row])
+
+    def _telling(self, reading: Reading) -> list[str]:
+        """Rare capitalised words that neither the question says nor the name."""
+        known = self.question.known.union(reading.name)
+        return sorted(term for term in reading.capitals - known if self.question.rare(term))
 
     def linked(self, trust: Mapping[int, float], seeds: Sequence[int], sharing: Sequence[int]) -> Numbers:
         """One line of LINKED numbers for each candidate: the best of all links to it, each weighed by the trust in the
@@ -229,18 +233,24 @@ class Evidence:
             min(question.weight_of(link.phrase) / 12, 1.5),
         )
 
-    def _holders_of_name(self, row: int) -> list[int]:
-        """Chunks in which the name of this one stands; none when the name says little."""
-        reading = self.candidates[row].reading
-        self.question.learn(reading.name)
-        if not reading.is_opening or not reading.name or not self.question.usable(reading.name):
-            return []
-        return [target for target in self._holding(reading.name) if target != row]
+    def _holders_of_names(self, rows: Sequence[int]) -> dict[int, list[int]]:
+        """For each chunk those in which its name stands; none when the name says little."""
+        readings = {row: self.candidates[row].reading for row in rows}
+        self.question.learn(term for reading in readings.values() for term in reading.name)
+        telling = {
+            row: reading.name
+            for row, reading in readings.items()
+            if reading.is_opening and reading.name and self.question.usable(reading.name)
+        }
+        holders = self._holding(telling.values())
+        return {row: [one for one in holders.get(telling.get(row, ()), ()) if one != row] for row in rows}
 
-    def _holding(self, phrase: Phrase) -> list[int]:
-        if phrase not in self._holders:
-            self._holders[phrase] = self.insight.holding(phrase, MOST_HOLDERS)
-        return self._holders[phrase]
+    def _holding(self, phrases: Iterable[Phrase]) -> dict[Phrase, list[int]]:
+        """Which chunks hold each of the phrases, as far as they are few."""
+        new = [phrase for phrase in dict.fromkeys(phrases) if phrase not in self._holders]
+        if new:
+            self._holders.update(zip(new, self.insight.holding(new, MOST_HOLDERS), strict=True))
+        return self._holders
 
     def _stored(self, texts: Sequence[tuple[str, ...]]) -> list[Phrase]:
         """The stored names of which at least the first terms stand in one of the texts."""

@@ -39,8 +39,9 @@ class Insight(Protocol):
         """Whom these phrases name."""
         ...
 
-    def holding(self, terms: Sequence[str], limit: int) -> list[int]:
-        """Rows in which the terms stand one behind the other; empty when there are more than `limit`."""
+    def holding(self, phrases: Sequence[Sequence[str]], limit: int) -> Sequence[list[int]]:
+        """For each phrase the rows in which its terms stand one behind the other; none when there are more than
+        `limit`."""
         ...
 
     def chunks(self, rows: Sequence[int]) -> Mapping[int, Chunk]:

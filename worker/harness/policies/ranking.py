@@ -87,7 +87,8 @@ def rank(evidence: Evidence, rounds: Sequence[Round] | None = None) -> list[Rank
     if trust is None:
         return []
     order = np.argsort(-score, kind="stable")
-    return [Ranked(evidence.rows[at], float(score[at]), float(trust[at])) for at in order]
+    best = zip(order.tolist(), score[order].tolist(), trust[order].tolist(), strict=True)
+    return [Ranked(evidence.rows[at], its_score, its_trust) for at, its_score, its_trust in best]
 
 
 @cache
