@@ -38,6 +38,7 @@ class HashedWords:
     def __init__(self):
         self._real = MiniLmEmbedder()
         self._known = {}
+        self._queries = {}
 
     def _direction(self, term):
         if term not in self._known:
@@ -51,7 +52,9 @@ class HashedWords:
 
     def embed_query(self, text):
         self._real.embed_query(text)
-        return self.embed([text])[0]
+        if text not in self._queries:
+            self._queries[text] = self.embed([text])[0]
+        return self._queries[text]
 
 
 def questions(texts, count, seed):
@@ -113,7 +116,7 @@ def main():
         documents = [one.id for one in corpus.documents(trial.collection, limit=options.queries)]
         raw, scope = Raw(runtime, trial, folder), [trial.collection]
         works = {
-            "raw Chroma, 50 nearest": (raw.chroma, list(embedder.embed([one.text for one in asked]))),
+            "raw Chroma, 50 nearest": (raw.chroma, [embedder.embed_query(one.text) for one in asked]),
             "raw FTS5, 50 best": (raw.fts5, asked),
             "embedding the query": (lambda one: embedder.embed_query(one.text), asked),
             "search tool, 50 hits": (lambda one: corpus.search(scope, one.text, k=50, dense=50, lexical=50), asked),
