@@ -57,7 +57,7 @@ class Watch:
         ):
             setattr(place, function, self._timed(name, getattr(place, function)))
         harness_context.count_tokens = self._counted(harness_context.count_tokens)
-        Rendering.of = self._rendered(Rendering.of)
+        Rendering.of, Rendering.count = self._rendered(Rendering.of), self._rendered(Rendering.count)
 
     def _timed(self, name, work):
         def timed(*arguments, **named):

@@ -81,7 +81,7 @@ def test_what_a_turn_takes_beside_its_model_is_measured_and_has_its_part_of_the_
     for row in found["rows"]:
         assert row["p95"] >= row["p50"] > 0
         assert all(0 < row["shares"][name] < 1 for name in ("search", "rerank", "counting", "storing"))
-        assert 0 < row["last_turn"]["tokenised"] < 4 * row["last_turn"]["new"]
+        assert 0 < row["last_turn"]["tokenised"] < 5 * row["last_turn"]["new"]
     assert [row["at_once"] for row in found["at_once"]["rows"]] == [1, 3]
     sys.path.insert(0, str(ROOT / "bench"))
     try:

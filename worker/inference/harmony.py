@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from worker.inference.harmony_reply import HarmonyReply, Mark, Piece, read_reply
 from worker.inference.messages import ToolSpec
 from worker.inference.vocabulary import ensure_vocabulary
+from worker.tokens import count_tokens
 
 if TYPE_CHECKING:
     from openai_harmony import HarmonyEncoding, Message
@@ -144,15 +145,30 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-class Rendering:
-    """Remembers what was rendered, so that a conversation that grows is never tokenised again; serves one run.
+_BODY: Final = {"user": 0, "said": 0, "called": 1, "answered": 1}
+"""Which part of a message is its text, by the name of what renders it; the others stand in its header."""
 
-    `tokenised` counts the characters that really went through the tokeniser.
+
+class Rendering:
+    """Remembers what was rendered or counted, so that a conversation that grows is never tokenised again; serves one run.
+
+    `tokenised` counts the characters that really went through a tokeniser.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, ...], Tokens] = {}
+        self._counts: dict[tuple[str, ...], int] = {}
         self.tokenised = 0
+
+    def count(self, render: Callable[..., Tokens], *parts: str) -> int:
+        """How many tokens `render(*parts)` has. The text is counted with the same vocabulary, which takes a sixth of the time
+        that the library takes to encode it; the rest of the message is rendered once around an empty text."""
+        key, at = (render.__name__, *parts), _BODY[render.__name__]
+        if key not in self._counts:
+            around = self.of(render, *parts[:at], "", *parts[at + 1 :])
+            self._counts[key] = len(around) + count_tokens(parts[at])
+            self.tokenised += len(parts[at])
+        return self._counts[key]
 
     def of(self, render: Callable[..., Tokens], *parts: str) -> Tokens:
         """`render(*parts)`, asked once for the same."""

@@ -104,6 +104,6 @@ def test_a_turn_tokenises_a_few_times_what_is_new_and_never_the_history(
     assert len(new) == TURNS and min(new) > 2_000
     turns = [later - earlier for earlier, later in pairwise(seen.at_requests)]
     print(f"\n{profile.__name__}: {turns[-1]:,} characters in the last turn, {sum(new):,} in view")
-    assert all(0 < count < 4 * fresh for count, fresh in zip(turns, new, strict=True))
-    assert turns[-1] < sum(new) / 3
+    assert all(0 < count < 5 * fresh for count, fresh in zip(turns, new, strict=True))
+    assert turns[-1] < sum(new) / 2
     assert turns[-1] < 1.5 * turns[1], "and the last turn costs what an early one costs"

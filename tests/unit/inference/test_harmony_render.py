@@ -1,6 +1,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from openai_harmony import (
     Author,
     Conversation,
@@ -106,6 +108,27 @@ def test_no_text_can_become_a_structural_token(make: str) -> None:
     }[make]
     count = [token for token in hostile(HOSTILE) if token in STRUCTURE]
     assert count == [token for token in hostile("harmless") if token in STRUCTURE]
+
+
+def test_a_message_is_counted_without_being_rendered_and_each_only_once() -> None:
+    rendering = Rendering()
+    for _ in range(2):
+        assert rendering.count(harmony().answered, "grep_corpus", '"Oslo"') == len(
+            harmony().answered("grep_corpus", '"Oslo"')
+        )
+    assert rendering.tokenised == len('"Oslo"') + len("grep_corpus"), "the text, and once the name around an empty one"
+
+
+@given(
+    st.text(alphabet=st.one_of(st.characters(), st.sampled_from("<|end|> \n\r'sZß9한日é")), max_size=60),
+    st.sampled_from(["user", "said", "called", "answered"]),
+    st.booleans(),
+)
+def test_the_count_of_a_message_is_that_of_its_tokens_whatever_it_holds(text: str, kind: str, as_json: bool) -> None:
+    text = json.dumps(text) if as_json else text
+    parts = {"user": (text,), "said": (text, "analysis"), "called": ("x", text), "answered": ("x", text)}[kind]
+    render = getattr(harmony(), kind)
+    assert Rendering().count(render, *parts) == len(render(*parts))
 
 
 def test_the_stop_tokens_are_the_two_ends_of_an_assistants_turn() -> None:

@@ -4,7 +4,7 @@ Knows the shape of the conversation only; what is in it is decided by the contex
 chat endpoint is `context1_chat.py`; both share CONTEXT_1_RULES.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from worker.harness.actions import Action
 from worker.harness.budget import Rules
@@ -68,8 +68,8 @@ class Context1Profile:
         """The whole conversation in token ids. The model itself writes the start of its message."""
         prompt = [*self._begin(view.question)]
         for turn in view.turns:
-            for part in self._turn(turn):
-                prompt += part
+            for render, *parts in self._messages(turn):
+                prompt += self.rendering.of(render, *parts)
         if view.transient:
             prompt += self._harmony.user(view.transient)
         return PromptRequest(
@@ -94,21 +94,21 @@ class Context1Profile:
 
     def turn_tokens(self, turn: Turn) -> int:
         """What a turn takes in the conversation, exactly."""
-        return sum(map(len, self._turn(turn)))
+        return sum(self.rendering.count(render, *parts) for render, *parts in self._messages(turn))
 
-    def _turn(self, turn: Turn) -> Iterator[Tokens]:
-        action, render = turn.action, self.rendering.of
+    def _messages(self, turn: Turn) -> Iterator[tuple[Callable[..., Tokens], *tuple[str, ...]]]:
+        """How each message of a turn is rendered, and from what."""
+        action = turn.action
         if action.reasoning:
-            yield render(self._harmony.said, action.reasoning, "analysis")
+            yield self._harmony.said, action.reasoning, "analysis"
         if action.text:
-            yield render(self._harmony.said, action.text, "commentary" if action.calls else "final")
+            yield self._harmony.said, action.text, "commentary" if action.calls else "final"
         if action.calls:
-            name, arguments = wrapped(action.calls)
-            yield render(self._harmony.called, name, arguments)
+            yield self._harmony.called, *wrapped(action.calls)
         if turn.results:
-            yield render(self._harmony.answered, *results(turn))
+            yield self._harmony.answered, *results(turn)
         if turn.note:
-            yield render(self._harmony.user, turn.note)
+            yield self._harmony.user, turn.note
 
 
 def action_of(reply: HarmonyReply, finish_reason: str) -> Action:
