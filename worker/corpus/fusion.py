@@ -43,6 +43,13 @@ def fuse(legs: Sequence[Leg[Key]], *, k: int = RRF_K, missing_rank: int | None =
 _FALLBACK = 0.01
 """Behind everything that words find: for text that an embedder was not trained on."""
 _EQUAL = 0.5
+WORDS_LEAD = 0.3
+"""Share of the dense leg below which a search leaves the order to words."""
+
+
+def dense_weight_of(chosen: float | None, embedder: str, query: str) -> float:
+    """The share that a collection sets, or the default of its embedder for the query's language."""
+    return default_dense_weight(embedder, query) if chosen is None else chosen
 
 
 def default_dense_weight(embedder: str, query: str) -> float:

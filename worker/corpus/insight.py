@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from worker.corpus.fusion import knows_language
+from worker.corpus.fusion import WORDS_LEAD, dense_weight_of, knows_language
 from worker.corpus.lexical import chunks_holding
 from worker.corpus.name_table import NamedRow, known_phrases, rows_named
 from worker.corpus.reading import CollectionRow, chunks_around, chunks_by_row, collection_row, vectors_of_rows
@@ -69,6 +69,17 @@ class CorpusInsight:
             if known:
                 similar.update(zip(known, (matrix @ vector).tolist(), strict=True))
         return similar
+
+    def words_lead(self, question: str) -> bool:
+        """Whether the dense leg weighs so little in all these collections that words decide."""
+        with self.store.read() as connection:
+            rows = {row.id: row for row in self._rows(connection)}
+        weights = [
+            dense_weight_of(collection.dense_weight, rows[collection.id].embedder or "", question)
+            for collection in self.collections
+            if collection.id in rows
+        ]
+        return max(weights, default=WORDS_LEAD) < WORDS_LEAD
 
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """In how many chunks each term stands; unknown terms are left out."""

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from worker.corpus import outbox
 from worker.corpus.engines import LexicalEngines
-from worker.corpus.fusion import Leg, default_dense_weight, fuse
+from worker.corpus.fusion import Leg, dense_weight_of, fuse
 from worker.corpus.query_vectors import QueryVectors
 from worker.corpus.reading import chunks_by_row, collection_row, rows_of_chunk_ids
 from worker.corpus.records import Hit, SearchHits
@@ -122,9 +122,7 @@ class Search:
         scope = self._memory.scopes.get(connection, row, filter)
         lag = outbox.vector_lag(connection, row.number)
         retrieval = Retrieval(connection, row, self._workspace_id, scope, excluded, lag)
-        weight = collection.dense_weight
-        if weight is None:
-            weight = default_dense_weight(row.embedder or "", query)
+        weight = dense_weight_of(collection.dense_weight, row.embedder or "", query)
         dense_limit, lexical_limit = limits[0] if weight > 0 else 0, limits[1] if weight < 1 else 0
         near = self._dense(retrieval, dense_limit, found) if dense_limit > 0 else []
         shared: list[int] = []

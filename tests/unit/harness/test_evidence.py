@@ -64,6 +64,9 @@ class MemoryInsight:
     def similarities(self, question: str, rows: Sequence[int]) -> Mapping[int, float]:
         return {row: (len(question) * 7 + row * 13) % 20 / 20 - 0.2 for row in rows if row % 3}
 
+    def words_lead(self, question: str) -> bool:
+        return not question.isascii()
+
     def frequencies(self, terms: Iterable[str]) -> Mapping[str, int]:
         return {term: count for term in terms if (count := sum(term in held for held in self._terms))}
 

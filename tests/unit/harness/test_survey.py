@@ -1,12 +1,15 @@
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.corpora import CollectionBook, open_corpora
 
 from worker.corpus.corpus import Corpus
 from worker.corpus.records import NewDocument, SearchHits
 from worker.corpus.vectors import EmbeddedChroma
+from worker.harness.policies.ranking import fitted_rounds, judge
 from worker.harness.policies.survey import came_by, one_shot, route, survey
 from worker.store.collections import Collection
 
@@ -69,3 +72,16 @@ def test_auto_sends_the_agent_when_a_link_leads_to_what_is_missing(corpus: Corpu
 def test_auto_sends_the_agent_when_nothing_is_sure(corpus: Corpus, collection: Collection) -> None:
     evidence = survey("What is the airspeed of an unladen swallow?", corpus.insight([collection]))
     assert route(evidence, one_shot(evidence, 10)).mode == "agent"
+
+
+def test_words_lead_where_the_embedder_does_not_know_the_language_unless_the_collection_says_otherwise(
+    corpus: Corpus, collection: Collection
+) -> None:
+    korean = "누가 북극광을 감독했나?"
+    assert not corpus.insight([collection]).words_lead("Who directed Northern Light?")
+    assert corpus.insight([collection]).words_lead(korean)
+    assert not corpus.insight([replace(collection, dense_weight=0.5)]).words_lead(korean)
+    first = fitted_rounds()[0]
+    numbers = np.eye(len(first.order))
+    scores = [judge(numbers, first, words_lead=words_lead)[1] for words_lead in (False, True)]
+    assert not np.allclose(*scores)

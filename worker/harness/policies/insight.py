@@ -27,6 +27,10 @@ class Insight(Protocol):
         """Cosine of the question with each row's vector; rows without a vector are left out."""
         ...
 
+    def words_lead(self, question: str) -> bool:
+        """Whether words tell more than vectors in these collections, asked in the question's language."""
+        ...
+
     def frequencies(self, terms: Iterable[str]) -> Mapping[str, int]:
         """In how many chunks each term stands; unknown terms are left out."""
         ...

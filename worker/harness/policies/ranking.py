@@ -15,6 +15,8 @@ from worker.harness.policies.evidence import DIRECT, Evidence, Numbers
 
 MOST_SEEDS, LEAST_SEED_TRUST = 15, 0.005
 MOST_SHARING, LEAST_SHARING_TRUST = 6, 0.02
+PARTS = ("mean", "scale", "trust", "order", "words")
+"""What a round holds, in the order of `Round`."""
 CERTAINTY = 6
 """How many numbers say what the round before thought."""
 
@@ -22,12 +24,13 @@ CERTAINTY = 6
 @dataclass(frozen=True)
 class Round:
     """Weights of one round, for standardised numbers: `trust` gives a probability (its last entry is the bias),
-    `order` a score that compares chunks of one question."""
+    `order` a score that compares chunks of one question, and `words` the same where vectors know little of the language."""
 
     mean: Numbers
     scale: Numbers
     trust: Numbers
     order: Numbers
+    words: Numbers
 
 
 @dataclass(frozen=True)
@@ -71,19 +74,20 @@ def numbers_of(evidence: Evidence, trust: Numbers | None) -> Numbers:
     return np.column_stack([direct, linked, certainty])
 
 
-def judge(numbers: Numbers, weights: Round) -> tuple[Numbers, Numbers]:
-    """Trust and score of each line."""
+def judge(numbers: Numbers, weights: Round, *, words_lead: bool = False) -> tuple[Numbers, Numbers]:
+    """Trust and score of each line; `words_lead` as the index says it of the question."""
     standard = (numbers - weights.mean) / weights.scale
     logits = np.clip(standard @ weights.trust[:-1] + weights.trust[-1], -30, 30)
-    return 1 / (1 + np.exp(-logits)), standard @ weights.order
+    return 1 / (1 + np.exp(-logits)), standard @ (weights.words if words_lead else weights.order)
 
 
 def rank(evidence: Evidence, rounds: Sequence[Round] | None = None) -> list[Ranked]:
     """All candidates, best first. `evidence` has collected; following links lets it grow."""
     trust: Numbers | None = None
     score = np.zeros(0)
+    words_lead = evidence.insight.words_lead(evidence.question.text)
     for weights in rounds or fitted_rounds():
-        trust, score = judge(numbers_of(evidence, trust), weights)
+        trust, score = judge(numbers_of(evidence, trust), weights, words_lead=words_lead)
     if trust is None:
         return []
     order = np.argsort(-score, kind="stable")
@@ -95,7 +99,7 @@ def rank(evidence: Evidence, rounds: Sequence[Round] | None = None) -> list[Rank
 def fitted_rounds() -> tuple[Round, ...]:
     """The weights that ship."""
     stored = json.loads((Path(__file__).parent / "ranking.json").read_text())
-    return tuple(Round(*(np.array(line[name]) for name in ("mean", "scale", "trust", "order"))) for line in stored)
+    return tuple(Round(*(np.array(line[name]) for name in PARTS)) for line in stored)
 
 
-__all__ = ["CERTAINTY", "DIRECT", "Ranked", "Round", "fitted_rounds", "judge", "numbers_of", "rank"]
+__all__ = ["CERTAINTY", "DIRECT", "PARTS", "Ranked", "Round", "fitted_rounds", "judge", "numbers_of", "rank"]
