@@ -14,7 +14,16 @@ CHAT = Named("chat", "HOPNODE_CHAT")
 ANSWERS = Named("answer", "HOPNODE_ANSWER")
 
 OPTIONAL_FIELDS = frozenset(
-    {"temperature", "top_p", "seed", "parallel_tool_calls", "max_tokens", "strict", "reasoning_effort"}
+    {
+        "temperature",
+        "top_p",
+        "seed",
+        "parallel_tool_calls",
+        "max_tokens",
+        "strict",
+        "reasoning_effort",
+        "stop_token_ids",
+    }
 )
 """Fields without which a request still means the same; `max_tokens` is then sent as `max_completion_tokens`."""
 

@@ -67,6 +67,7 @@ def test_everything_is_in_one_user_message_and_the_five_tools_are_declared() -> 
     assert [message["role"] for message in body["messages"]] == ["user"]
     assert f"<query>\n{QUESTION}\n</query>" in body["messages"][0]["content"]
     assert body["reasoning_effort"] == "high"
+    assert body["stop_token_ids"] == [200002, 200012]  # the weights' own configuration lacks the end of a call
     assert (body["temperature"], body["top_p"]) == (1.0, 0.9)
     assert [tool["function"]["name"] for tool in body["tools"]] == [
         "search_corpus",

@@ -4,19 +4,26 @@ Knows the shape of the conversation only. The rules are those of the exact form,
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+
+from pydantic import JsonValue
 
 from worker.harness.actions import Action
 from worker.harness.context import ContextView, Measure, Turn
 from worker.harness.profiles.carrier import results, tool_specs, wrapped
 from worker.harness.profiles.context1 import Context1Profile, action_of
 from worker.harness.profiles.phrasing import Phrasing
+from worker.inference.harmony import STOP_TOKENS
 from worker.inference.harmony_reply import HarmonyReply, looks_like_harmony, pieces_of, read_reply, tool_name
 from worker.inference.messages import ChatRequest, Completion, Message, ToolCall
 
 _CONTROL = re.compile(r"<(?=[|｜])")
 """Start of a chat format's control token; in a tool result it would be read as structure by some servers."""
+
+_EXTRA: Mapping[str, JsonValue] = {"reasoning_effort": "high", "stop_token_ids": list[JsonValue](STOP_TOKENS)}
+"""vLLM ends a reply where the weights' own configuration says, and Context-1's lacks the end of a call: without the stop tokens
+the model writes on behind its call, and invents what the tool answers."""
 
 
 class Context1ChatProfile:
@@ -45,7 +52,7 @@ class Context1ChatProfile:
             max_tokens=view.reply_tokens,
             seed=None if self._seed is None else self._seed + draw,
             bare_arguments=True,
-            extra={"reasoning_effort": "high"} | ({"tool_choice": "none"} if view.closing else {}),
+            extra={**_EXTRA, "tool_choice": "none"} if view.closing else _EXTRA,
         )
 
     def action(self, completion: Completion) -> Action:
