@@ -30,7 +30,8 @@ _STREAM: dict[int | str, dict[str, Any]] = {
         "content": {
             "text/event-stream": {
                 "schema": {"type": "string"},
-                "example": 'id: 1\nevent: action\ndata: {"seq": 1, "kind": "action", "created_at": "…", "data": {}}\n\n'
+                "example": "id: 1\nevent: action\n"
+                'data: {"seq": 1, "attempt": 1, "kind": "action", "created_at": "…", "data": {}}\n\n'
                 'event: end\ndata: {"search_id": "9b2f…", "status": "succeeded", "last_step": 1}\n\n',
             }
         },
