@@ -29,11 +29,18 @@ PER_FILE = 40
 _TROFF_FONT = re.compile(r"\\f(?:\[[^]]*\]|\(..|.)|\\[&|^/,]|\\s[-+]?\d")
 
 
-def passages(count: int, seed: int = 0, *, kinds: Sequence[str] = tuple(ROOTS), shortest: int = SHORTEST) -> list[Text]:
-    """`count` distinct passages, drawn from files of these kinds."""
+def passages(
+    count: int,
+    seed: int = 0,
+    *,
+    kinds: Sequence[str] = tuple(ROOTS),
+    shortest: int = SHORTEST,
+    longest: int = LONGEST,
+) -> list[Text]:
+    """`count` distinct passages of about `shortest` to `longest` characters, drawn from files of these kinds."""
     found: dict[bytes, Text] = {}
     for path in _files(kinds, seed):
-        for text in islice(_cut(_plain(path), shortest), PER_FILE):
+        for text in islice(_cut(_plain(path), shortest, longest), PER_FILE):
             if len(found) >= count:
                 return list(found.values())
             digest = hashlib.sha256(text.encode()).digest()
@@ -73,13 +80,13 @@ def _without_troff(text: str) -> str:
     return _TROFF_FONT.sub("", "\n".join(lines)).replace("\\-", "-").replace("\\(", "")
 
 
-def _cut(text: str, shortest: int) -> Iterator[str]:
+def _cut(text: str, shortest: int, longest: int) -> Iterator[str]:
     """Paragraphs, joined until they are long enough."""
     held = ""
     for paragraph in re.split(r"\n\s*\n", text):
         held = f"{held}\n\n{paragraph}".strip() if held else paragraph.strip()
         if len(held) >= shortest:
-            yield held[:LONGEST]
+            yield held[:longest]
             held = ""
 
 

@@ -26,6 +26,8 @@ from worker.evaluation.report import Report
 from worker.evaluation.running import Setup, measure, prepare
 from worker.evaluation.trial import Asking
 
+UNRELATED_CHARACTERS = 600
+"""Most of an unrelated passage, so that those are about as long as the sets' own."""
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 
@@ -85,7 +87,7 @@ def main() -> None:
                 for titles in (True, False) if is_multi_hop(dataset) else (True,):
                     measured(runtime, dataset, titles, results, options.limit, options.seed)
             if options.pooled:
-                found_text = passages(options.pooled, options.seed, kinds=("man", "doc"))
+                found_text = passages(options.pooled, options.seed, kinds=("man", "doc"), longest=UNRELATED_CHARACTERS)
                 unrelated = [replace(one, title="") for one in found_text]  # a file's name is no title
                 pool = pooled(f"pooled-{options.pooled}", [one for one in found if is_multi_hop(one)], unrelated)
                 for titles in (True, False):
