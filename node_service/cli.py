@@ -8,7 +8,18 @@ from typing import Annotated, NoReturn, cast
 
 import typer
 
-from node_service.commands import adding, collections, demo, doctor, evaluating, keys, searching, serving, syncing
+from node_service.commands import (
+    adding,
+    collections,
+    demo,
+    doctor,
+    evaluating,
+    keys,
+    model,
+    searching,
+    serving,
+    syncing,
+)
 from node_service.commands.exits import ExitCode, report
 from node_service.commands.invocation import Invocation
 
@@ -26,6 +37,7 @@ app.command(rich_help_panel=_NODE)(serving.api)
 app.command(rich_help_panel=_NODE)(serving.worker)
 app.command(rich_help_panel=_NODE)(serving.migrate)
 app.command(rich_help_panel=_NODE)(doctor.doctor)
+app.add_typer(model.app, name="model", rich_help_panel=_NODE)
 app.add_typer(collections.app, name="collections", rich_help_panel=_CONTENT)
 app.command(rich_help_panel=_CONTENT)(adding.add)
 app.command(rich_help_panel=_CONTENT)(syncing.sync)

@@ -38,21 +38,22 @@ def doctor(ctx: typer.Context, as_json: JsonOption = False) -> None:
         findings["settings"] = checks.Finding("failed", str(error), error.mend)
     failed = [name for name, finding in findings.items() if finding.state == "failed"]
     if as_json:
-        display.print_json(
-            {
-                "ok": not failed,
-                "checks": [
-                    {"name": name, "state": one.state, "message": one.message, "mend": one.mend}
-                    for name, one in findings.items()
-                ],
-            }
-        )
+        display.print_json(as_record(findings))
     else:
-        display.output().print(_table(findings))
+        display.output().print(as_table(findings))
     raise typer.Exit(ExitCode.FAILED if failed else ExitCode.OK)
 
 
-def _table(findings: "Mapping[str, Finding]") -> Table:
+def as_record(findings: "Mapping[str, Finding]") -> dict[str, object]:
+    """Findings for scripts."""
+    checked = [
+        {"name": name, "state": one.state, "message": one.message, "mend": one.mend} for name, one in findings.items()
+    ]
+    return {"ok": all(one.state != "failed" for one in findings.values()), "checks": checked}
+
+
+def as_table(findings: "Mapping[str, Finding]") -> Table:
+    """Findings for people."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     for name, finding in findings.items():
         mark, style = _MARKS[finding.state]

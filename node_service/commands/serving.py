@@ -74,7 +74,7 @@ def _host(invocation: Invocation, host: str | None, port: int | None, mode: Lite
     logs.configure("debug" if invocation.debug else settings.log_level, settings.log_format)
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     service = load(ServiceSettings, **given)
-    with _stop_signals() as stop:
+    with stop_signals() as stop:
         node = hosting.HostedNode.start(settings, service, mode)
         try:
             node_file.write(settings, node.url)
@@ -108,7 +108,7 @@ def _banner(console: Console, url: str, key_file: str, mode: str) -> None:
 
 
 @contextmanager
-def _stop_signals() -> Generator[threading.Event]:
+def stop_signals() -> Generator[threading.Event]:
     """An event that SIGINT and SIGTERM set; a second one ends the process at once."""
     stop = threading.Event()
 
