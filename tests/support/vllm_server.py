@@ -14,7 +14,7 @@ import httpx
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
-READY_SECONDS = 300.0
+READY_SECONDS = 600.0
 SETTINGS = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -33,7 +33,7 @@ def make_models(folder: Path, vocabulary: Path) -> None:
     # Last on the path: this folder has modules that are named like some of the standard library.
     program = "import sys; sys.path.append(sys.argv[1]); import vllm_models; vllm_models.main(*sys.argv[2:])"
     command = [PYTHON, "-c", program, Path(__file__).parent, folder, vocabulary, texts, words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr[-2_000:]
 
 
