@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from worker import logs
+from worker import collector, logs
 from worker.celery_app import work
 from worker.dispatch import CeleryDispatcher
 from worker.job_runner import QueueRunner
@@ -67,6 +67,7 @@ class WorkerProcess:
                     self._dispatcher.start()
                     opening.callback(self._dispatcher.stop, 1.0)
                     self._opened = opening.pop_all()
+                collector.settle()
             return self._runner, self._dispatcher
 
 
