@@ -20,6 +20,7 @@ from real_text import passages
 
 from worker.corpus import outbox
 from worker.corpus.analyzer import analyze
+from worker.corpus.reading import collection_row
 from worker.evaluation.dataset import Question
 from worker.evaluation.trial import Asking, Trial, workspace_of
 from worker.inference.embedder import MiniLmEmbedder
@@ -74,7 +75,9 @@ class Raw:
     def __init__(self, runtime, trial, folder):
         workspace = workspace_of(runtime)
         self._vectors = runtime.corpora._parts.vectors
-        self._name = outbox.vector_name(workspace, trial.collection.id, 1)
+        with runtime.corpora.open(workspace)._store.read() as connection:
+            generation = collection_row(connection, trial.collection.id).generation
+        self._name = outbox.vector_name(workspace, trial.collection.id, generation)
         self._file = folder / "workspaces" / workspace / "corpus.db"
         self._own = threading.local()
 

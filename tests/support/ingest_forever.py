@@ -1,4 +1,5 @@
-"""A process of its own that ingests, edits and deletes the same documents over and over, until it is killed.
+"""A process of its own that ingests, edits and deletes the same documents over and over, and keeps their posting lists,
+until it is killed.
 
     python -m support.ingest_forever ROOT SEED [CHROMA_URL]
 
@@ -10,7 +11,9 @@ import sys
 from pathlib import Path
 
 from support.corpora import CollectionBook, open_corpora
+from worker.corpus.posting_segments import catch_up_postings
 from worker.corpus.records import NewDocument
+from worker.corpus.text_store import TextStore
 from worker.corpus.vectors import EmbeddedChroma, HttpChroma
 
 
@@ -19,6 +22,7 @@ def main() -> None:
     vectors = HttpChroma(sys.argv[3]) if len(sys.argv) > 3 else EmbeddedChroma(root / "chroma")
     book = CollectionBook()
     corpus = open_corpora(root, vectors, book, max_chunk_tokens=40).open("w1")
+    store = TextStore(root / "workspaces" / "w1" / "corpus.db")
     chance = random.Random(seed)
     print("ready", flush=True)
     while True:
@@ -30,6 +34,7 @@ def main() -> None:
                 print(outcome.status, outcome.key, document.text.split()[0] if document.text else "", flush=True)
         corpus.delete(book.make(), [str(key) for key in keys[4:]])
         print("deleted", *keys[4:], flush=True)
+        catch_up_postings(store, from_chunks=0, least_tail=1)
 
 
 if __name__ == "__main__":

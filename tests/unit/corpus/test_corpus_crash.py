@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from support.corpora import CollectionBook
+from support.posting_lists import agrees_with_the_text_store
 
 from worker.corpus.analyzer import analyze
 from worker.corpus.corpus import Corpora
 from worker.corpus.lexical import chunk_texts
 from worker.corpus.outbox import vector_name
+from worker.corpus.postings import PostingLists
 from worker.corpus.reading import collection_rows
 from worker.corpus.text_store import TextStore
 from worker.corpus.vectors import EmbeddedChroma
@@ -54,6 +56,9 @@ def assert_whole(root: Path, chroma: EmbeddedChroma) -> None:
             expected = Counter(term for text in chunk_texts(connection, rows).values() for term in set(analyze(text)))
             assert dict(connection.execute(f"SELECT term, doc FROM terms_{row.number}").fetchall()) == expected
             assert chroma.count(vector_name("w1", row.id, row.generation)) == len(rows)
+            segments = "SELECT count(*) FROM posting WHERE segment NOT IN (SELECT id FROM segment)"
+            assert connection.execute(segments).fetchone()[0] == 0
+    agrees_with_the_text_store(store, PostingLists())
     store.close()
 
 

@@ -3,16 +3,16 @@ import hashlib
 import json
 import random
 import threading
-from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
 from rank_bm25 import BM25Okapi
+from support.posting_lists import agrees_with_the_text_store
 
 from worker.corpus.analyzer import analyze
-from worker.corpus.lexical import Fts5Index, chunk_texts
+from worker.corpus.lexical import Fts5Index
 from worker.corpus.posting_segments import catch_up_postings
 from worker.corpus.postings import PostingIndex, PostingLists
 from worker.corpus.reading import CollectionRow, collection_row
@@ -236,25 +236,6 @@ def test_any_history_leaves_each_chunk_in_one_place_and_found_by_its_words(store
         else:
             catch_up(store)
         agrees_with_the_text_store(store, lists)
-
-
-def agrees_with_the_text_store(store: TextStore, lists: PostingLists) -> None:
-    with store.read() as connection:
-        row = collection_row(connection, "c1")
-        if row is None or not row.posted_row:
-            return
-        rows = [one[0] for one in connection.execute("SELECT row FROM chunk WHERE collection = ?", (row.number,))]
-        found = lists.get(connection, row)
-        if found is None:
-            assert connection.execute("SELECT count(*) FROM segment").fetchone()[0] == 0
-            return
-        places = Counter(found.layout.rows.tolist()) + Counter(
-            one for one in found.tail.lengths if one > row.posted_row
-        )
-        assert all(places[one] == 1 for one in rows)
-        texts = {one: set(analyze(text)) for one, text in chunk_texts(connection, rows).items()}
-        for term in set().union(*texts.values()):
-            assert set(found.ranked([term])) == {one for one, terms in texts.items() if term in terms}
 
 
 def test_two_that_catch_up_at_once_do_not_double_anything(store: TextStore, tmp_path: Path) -> None:
