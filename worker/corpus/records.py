@@ -28,7 +28,7 @@ class ParsedDocument:
 
 @dataclass(frozen=True)
 class ChunkSpan:
-    """One chunk: `text == document[start:end]`, ≤ 256 tokens; `heading` is the path of headings above it."""
+    """One chunk: `text == document[start:end]`; `heading` is the path of headings above it."""
 
     text: str
     start: int

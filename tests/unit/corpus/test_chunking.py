@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import samples
 
-from worker.corpus.chunking import MAX_TOKENS, chunk
+from worker.corpus.chunking import MAX_TOKENS, OTHER_SCRIPTS, chunk
 from worker.corpus.parsing import normalize_text, parse
 from worker.corpus.records import ChunkSpan, PageSpan, ParsedDocument
 from worker.tokens import count_tokens
@@ -31,7 +31,7 @@ def tiled(document: ParsedDocument, max_tokens: int = MAX_TOKENS) -> list[ChunkS
         assert not document.text[end : one.start].strip(), "text was lost between chunks"
         assert one.text == document.text[one.start : one.end]
         assert one.text.strip()
-        assert one.tokens == count_tokens(one.text) <= max_tokens
+        assert one.tokens == count_tokens(one.text) <= OTHER_SCRIPTS * max_tokens
         end = one.end
     assert not document.text[end:].strip(), "text was lost at the end"
     return chunks
@@ -69,6 +69,19 @@ def test_offsets_count_code_points() -> None:
     text = "😀 한국어 é. " * 400
     chunks = tiled(ParsedDocument(text=text, kind="text"))
     assert len(chunks) > 3
+
+
+def test_a_chunk_holds_about_as_much_text_in_any_script() -> None:
+    def longest(sentence: str) -> int:
+        return max(one.tokens for one in tiled(ParsedDocument(text=sentence * 200, kind="text")))
+
+    assert MAX_TOKENS / 2 < longest("The harbour master keeps the key. Il garde la clé du phare. ") <= MAX_TOKENS
+    for sentence in (
+        "등대 열쇠는 항만장이 보관한다. ",
+        "灯台の鍵は港長が保管している。",
+        "Ο λιμενάρχης κρατά το κλειδί. ",
+    ):
+        assert MAX_TOKENS < longest(sentence) <= OTHER_SCRIPTS * MAX_TOKENS
 
 
 # --- headings
