@@ -1,14 +1,15 @@
 """Writes docs/benchmarks.md from reports; every sentence with a figure in it comes from one."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
 from harness_page import harness_section
+from page_auto import auto_section
 from page_pool import pool_section
+from page_text import between, difference, name, percent, points, table
 
-from worker.evaluation.comparison import Difference, compare
 from worker.evaluation.report import Report
 
 MODES = ("one_shot", "agent", "auto")
@@ -44,11 +45,6 @@ HASHED = (
     "Real text of a Debian machine; documents have vectors of hashed words, since embedding them takes hours, and every "
     "query is embedded by MiniLM all the same. One shot is more than the search tool: it also weighs the candidates of both legs."
 )
-AUTO = """### Auto
-
-The router against always taking the agent: how many searches it sends to the agent, what that loses, and the mean time of a search
-as a share of the agent's.
-"""
 
 
 def write_page(reports: Sequence[Report], others: Sequence[dict[str, Any]], machine: str) -> str:
@@ -60,6 +56,7 @@ def write_page(reports: Sequence[Report], others: Sequence[dict[str, Any]], mach
         *_multi_hop(runs),
         *_single_hop(runs),
         *_spans(runs),
+        *auto_section(runs.by_mode),
         *_speed(others),
         *harness_section(others, table),
         *_missing(runs),
@@ -107,11 +104,6 @@ def _measured_on(reports: Sequence[Report], machine: str) -> str:
     )
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [columns, ["---" if column[:1].isalpha() and i < 2 else "---:" for i, column in enumerate(columns)], *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
-
-
 # --- several documents a question -----------------------------------------------------------------------------------
 
 
@@ -125,15 +117,8 @@ def _multi_hop(runs: Runs) -> list[str]:
     parts.append("The agent against one shot, question by question (R@5):\n")
     columns = ("set", "one shot", "agent", "difference", "95 %", "better", "worse")
     parts.append(table(columns, (_pair(modes, "one_shot", "agent") for modes in _with(found, "one_shot", "agent"))))
-    parts += pool_section(runs.by_mode, name, table)
+    parts += pool_section(runs.by_mode)
     parts += _hops(found)
-    parts.append(AUTO)
-    parts.append(
-        table(
-            ("set", "to the agent", "R@5 auto", "R@5 lost", "95 %", "time"),
-            (_auto(modes) for modes in _with(found, "agent", "auto")),
-        )
-    )
     return [*parts, *_where_it_does_not_help(found, "5", "several documents")]
 
 
@@ -152,17 +137,8 @@ def _row(report: Report) -> Sequence[object]:
     )
 
 
-def name(report: Report) -> str:
-    variant = "" if report.titles else ", title-blind"
-    return f"{report.dataset}{variant} ({report.questions:,} over {report.documents:,})"
-
-
-def _difference(modes: dict[str, Report], first: str, second: str, figure: str) -> Difference:
-    return next(one for one in compare(modes[first], modes[second]).differences if one.name == figure)
-
-
 def _pair(modes: dict[str, Report], first: str, second: str, figure: str = "recall@5") -> Sequence[object]:
-    one = _difference(modes, first, second, figure)
+    one = difference(modes, first, second, figure)
     return (
         name(modes[first]),
         percent(one.before),
@@ -171,20 +147,6 @@ def _pair(modes: dict[str, Report], first: str, second: str, figure: str = "reca
         between(one),
         one.wins,
         one.losses,
-    )
-
-
-def _auto(modes: dict[str, Report]) -> Sequence[object]:
-    auto, lost = modes["auto"], _difference(modes, "agent", "auto", "recall@5")
-    share = auto.modes.get("agent", 0) / auto.questions
-    time = sum(one.ms for one in auto.per_question) / sum(one.ms for one in modes["agent"].per_question)
-    return (
-        name(auto),
-        f"{percent(share)} %",
-        percent(auto.recall["5"]),
-        points(lost.difference),
-        between(lost),
-        f"{percent(time)} %",
     )
 
 
@@ -211,7 +173,7 @@ def _where_it_does_not_help(found: Sequence[dict[str, Report]], cut: str, what: 
     lines: list[str] = []
     found = _with(found, "one_shot", "agent")
     for modes in found:
-        one = _difference(modes, "one_shot", "agent", f"recall@{cut}")
+        one = difference(modes, "one_shot", "agent", f"recall@{cut}")
         if not one.is_clear:
             lines.append(
                 f"* {name(modes['agent'])}: {points(one.difference)} points R@{cut}, and the interval ({between(one)}) holds zero."
@@ -332,15 +294,3 @@ def _speed(others: Sequence[dict[str, Any]]) -> list[str]:
 def _place_in(found: dict[str, Any]) -> Any:
     order = list(dict.fromkeys(row["what"] for row in found["rows"]))
     return lambda row: (order.index(row["what"]), row["at_once"])
-
-
-def percent(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
-def points(value: float) -> str:
-    return f"{100 * value:+.1f}"
-
-
-def between(one: Difference) -> str:
-    return f"{points(one.low)} to {points(one.high)}"

@@ -1,6 +1,8 @@
 """The part of the benchmarks' page on a pool: what questions lose when other sets and unrelated text lie around their passages."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+
+from page_text import Modes, between, name, percent, points, table
 
 from worker.evaluation.comparison import Difference, compare
 from worker.evaluation.report import QuestionRecord, Report
@@ -12,15 +14,14 @@ ABOUT = """### In a pool
 The same questions over the passages of their own set, and over those of all these sets with {unrelated} unrelated passages of real
 text between them (manual pages and documentation, without titles): R@5.
 """
-Modes = Mapping[str, Report]
 
 
 def pool_rows(
     by_mode: Mapping[tuple[str, bool], Modes], figure: str = "recall@5"
 ) -> Iterator[tuple[Report, Difference]]:
     """Every set and mode that was measured alone and in a pool: the report alone, and the difference that the pool makes."""
-    for (name, titles), pool in by_mode.items():
-        if not name.startswith(PREFIX):
+    for (pool_name, titles), pool in by_mode.items():
+        if not pool_name.startswith(PREFIX):
             continue
         parts = dict.fromkeys(one.id.partition("/")[0] for report in pool.values() for one in report.per_question)
         for part in parts:
@@ -50,11 +51,7 @@ def _renamed(record: QuestionRecord, before: str) -> QuestionRecord:
     )
 
 
-def pool_section(
-    by_mode: Mapping[tuple[str, bool], Modes],
-    name: Callable[[Report], str],
-    table: Callable[[Sequence[str], Iterator[Sequence[object]]], str],
-) -> list[str]:
+def pool_section(by_mode: Mapping[tuple[str, bool], Modes]) -> list[str]:
     """The section in Markdown; nothing when there is no pool."""
     rows = list(pool_rows(by_mode))
     if not rows:
@@ -64,9 +61,10 @@ def pool_section(
         (
             name(alone),
             alone.mode,
-            *(f"{100 * value:.1f}" for value in (one.before, one.after)),
-            f"{100 * one.difference:+.1f}",
-            f"{100 * one.low:+.1f} to {100 * one.high:+.1f}",
+            percent(one.before),
+            percent(one.after),
+            points(one.difference),
+            between(one),
             one.wins,
             one.losses,
         )

@@ -54,7 +54,7 @@ def test_all_sets_of_a_folder_become_a_page_and_what_was_measured_is_not_measure
         "pooled-20",
         "### In a pool",
         "with 20 unrelated passages",
-        "### Auto",
+        "## Auto",
     ):
         assert words in text
     assert "Where the agent does not help: one document" in text
