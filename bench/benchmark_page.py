@@ -185,14 +185,14 @@ def _where_it_does_not_help(found: Sequence[dict[str, Report]], cut: str, what: 
     slower = [modes["agent"].latency_ms.p50 / modes["one_shot"].latency_ms.p50 for modes in found]
     if slower:
         lines.append(f"* Time of a search: {min(slower):.1f} to {max(slower):.1f} times the median of one shot.")
-    return [f"### Where the agent does not help: {what}", "\n".join(lines)]
+    return [f"### Where the agent does not help: {what}", "\n".join(lines)] if lines else []
 
 
 # --- one document a question ----------------------------------------------------------------------------------------
 
 
 def _single_hop(runs: Runs) -> list[str]:
-    found = [modes for modes in _with(runs.where(several_gold=False), "one_shot", "agent") if not _any(modes).spans]
+    found = [modes for modes in _with(runs.where(several_gold=False), "one_shot") if not _any(modes).spans]
     if not found:
         return []
     columns = (
@@ -215,17 +215,17 @@ def _single_hop(runs: Runs) -> list[str]:
 
 
 def _legs(modes: dict[str, Report]) -> Sequence[object]:
-    one, agent = modes["one_shot"], modes["agent"]
-    best = max(one.legs.values(), key=lambda leg: leg.recall["1"])
+    one, agent = modes["one_shot"], modes.get("agent")
+    best = {cut: max(leg.recall[cut] for leg in one.legs.values()) for cut in ("1", "5")}
     return (
         name(one),
         one.embedder,
         *(_first_and_fifth(leg.recall) for leg in (one.legs["lexical"], one.legs["dense"])),
         _first_and_fifth(one.recall),
-        f"{points(one.recall['1'] - best.recall['1'])} / {points(one.recall['5'] - best.recall['5'])}",
-        _first_and_fifth(agent.recall),
+        " / ".join(points(one.recall[cut] - best[cut]) for cut in best),
+        _first_and_fifth(agent.recall) if agent else "",
         f"{one.latency_ms.p50:.0f}",
-        f"{agent.latency_ms.p50:.0f}",
+        f"{agent.latency_ms.p50:.0f}" if agent else "",
     )
 
 
