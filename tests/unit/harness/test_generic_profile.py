@@ -111,6 +111,22 @@ def test_names_with_harmony_remains_are_cleaned(sent: str, name: str) -> None:
     assert GenericProfile().action(completion).calls[0].name == name
 
 
+@pytest.mark.parametrize(
+    ("sent", "arguments"),
+    [
+        ('{"query": "Oslo"}<|end|>', '{"query": "Oslo"}'),
+        ('{"query": "a }<|end|>"}', '{"query": "a }<|end|>"}'),
+        ('{"query": "Os', '{"query": "Os'),
+        ("Oslo", "Oslo"),
+        ("", ""),
+        ("[" * 100_000, "[" * 100_000),
+    ],
+)
+def test_what_stands_behind_the_arguments_is_left_out_and_nothing_else(sent: str, arguments: str) -> None:
+    completion = Completion(Message("assistant", "", (ToolCall("c", "search_corpus", sent),)), "tool_calls")
+    assert GenericProfile().action(completion).calls[0].arguments == arguments
+
+
 def test_the_list_is_read_from_the_text_and_else_from_the_reasoning() -> None:
     profile = GenericProfile()
     text = profile.action(final("a_0", "b_1"))

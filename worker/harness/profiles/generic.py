@@ -15,6 +15,7 @@ from worker.harness.context import CALL_OVERHEAD, MESSAGE_OVERHEAD, ContextView,
 from worker.harness.final_list import parse_final
 from worker.harness.tools import TOOLS
 from worker.inference.harmony_reply import tool_name
+from worker.inference.loose_json import first_balanced
 from worker.inference.messages import ChatRequest, Completion, Message, ToolCall
 from worker.tokens import count_tokens
 
@@ -66,7 +67,7 @@ class GenericProfile:
         """Calls if there are any, else the final list in the text, else in the reasoning of a model that wrote no text."""
         message = completion.message
         reasoning = message.reasoning or ""
-        calls = tuple(ToolCall(call.id, tool_name(call.name), call.arguments) for call in message.tool_calls)
+        calls = tuple(ToolCall(call.id, tool_name(call.name), _whole(call.arguments)) for call in message.tool_calls)
         written = message.content if message.content.strip() else reasoning
         return Action(
             reasoning=reasoning,
@@ -91,6 +92,15 @@ def _turn(turn: Turn) -> list[Message]:
     if turn.note:
         messages.append(Message("user", turn.note))
     return messages
+
+
+def _whole(arguments: str) -> str:
+    """Arguments without what stands behind them: of gpt-oss held to a schema, vLLM hands on the end token as text."""
+    try:
+        json.loads(arguments)
+    except (ValueError, RecursionError):
+        return first_balanced(arguments) or arguments
+    return arguments
 
 
 def _merged(messages: Sequence[Message]) -> list[Message]:
