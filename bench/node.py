@@ -48,21 +48,30 @@ def busy() -> str:
     return f"load average {os.getloadavg()[0]:.1f}"
 
 
-def timed(work: Callable[[Any], object], items: Sequence[Any], at_once: int) -> dict[str, float]:
-    """Milliseconds of each call with `at_once` calls running all the time, and calls a second."""
+def times(work: Callable[[Any], object], items: Sequence[Any], at_once: int) -> tuple[list[float], float]:
+    """Milliseconds of each call with `at_once` calls running all the time, and the seconds of all."""
 
     def one(item: Any) -> float:
         started = time.perf_counter()
         work(item)
         return (time.perf_counter() - started) * 1000
 
-    work(items[0])
     started = time.perf_counter()
     with ThreadPoolExecutor(at_once) as pool:
         taken = list(pool.map(one, items))
-    seconds = time.perf_counter() - started
+    return taken, time.perf_counter() - started
+
+
+def summary(taken: Sequence[float], seconds: float) -> dict[str, float]:
+    """Median and 95th percentile in milliseconds, and calls a second."""
     p50, p95 = np.percentile(taken, (50, 95)).tolist()
-    return {"p50": p50, "p95": p95, "per_second": len(items) / seconds}
+    return {"p50": p50, "p95": p95, "per_second": len(taken) / seconds}
+
+
+def timed(work: Callable[[Any], object], items: Sequence[Any], at_once: int) -> dict[str, float]:
+    """How long calls take with `at_once` of them running all the time, after one that does not count."""
+    work(items[0])
+    return summary(*times(work, items, at_once))
 
 
 def say(line: str) -> None:
