@@ -283,7 +283,7 @@ class Corpus:
             self._own(collection)
         parts = self._parts
         search = Search(self._store, parts.vectors, parts.embedders, self._memory, self.workspace_id)
-        return CorpusInsight(self._store, parts.embedders, self._memory, collections, filter, search)
+        return CorpusInsight(self._store, self._memory, collections, filter, search)
 
     def read(self, collections: Sequence[Collection], document_id: str) -> list[Chunk]:
         """All chunks of a document in its order; `NotFound` when it is in none of the collections."""

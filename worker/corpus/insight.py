@@ -16,7 +16,6 @@ from worker.corpus.records import Chunk, SearchHits
 from worker.corpus.retrieval import Scope
 from worker.corpus.search import Search, SearchMemory
 from worker.corpus.text_store import Connection, TextStore
-from worker.inference.embedder import Embedders
 from worker.store.collections import Collection
 
 MOST_SHARERS = 20
@@ -28,7 +27,6 @@ class CorpusInsight:
     """The collections of one search under its filter, as a policy sees them."""
 
     store: TextStore
-    embedders: Embedders
     memory: SearchMemory
     collections: Sequence[Collection]
     filter: Mapping[str, JsonValue] | None
