@@ -22,7 +22,7 @@ from worker.logs import get_logger
 
 __all__ = ["PIPELINE_VERSION", "ParserPool", "normalize_text", "parse"]
 
-PIPELINE_VERSION = 1
+PIPELINE_VERSION = 2
 """Grows with every change that makes the same bytes another text or other chunks, so that syncs read them again."""
 
 MAX_CHARACTERS = 10_000_000
