@@ -1,6 +1,7 @@
 """The part of the benchmarks' page on a pool: what questions lose when other sets and unrelated text lie around their passages."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from page_text import Modes, between, name, percent, points, table
 
@@ -71,4 +72,18 @@ def pool_section(by_mode: Mapping[tuple[str, bool], Modes]) -> list[str]:
         for alone, one in rows
     )
     columns = ("set", "mode", "alone", "in the pool", "difference", "95 %", "better", "worse")
-    return [ABOUT.format(unrelated=f"{int(unrelated):,}"), table(columns, lines)]
+    return [ABOUT.format(unrelated=f"{int(unrelated):,}"), table(columns, lines), "\n".join(_all_together(rows))]
+
+
+def _all_together(rows: Sequence[tuple[Report, Difference]]) -> Iterator[str]:
+    """One line for each layout and mode over the questions of all sets."""
+    for titles, mode in dict.fromkeys((alone.titles, alone.mode) for alone, _ in rows):
+        chosen = [(alone, one) for alone, one in rows if (alone.titles, alone.mode) == (titles, mode)]
+        asked = sum(alone.questions for alone, _ in chosen)
+        before, after = (
+            sum(alone.questions * figure(one) for alone, one in chosen) / asked
+            for figure in (attrgetter("before"), attrgetter("after"))
+        )
+        layout = "titled" if titles else "title-blind"
+        told = f"{percent(before)} alone, {percent(after)} in the pool: {points(after - before)} points."
+        yield f"* All {asked:,} questions, {layout}, `{mode}`: {told}"
