@@ -30,8 +30,9 @@ class JobStatus(StrEnum):
 class Job:
     """One row of the queue of record, as it was when it was read; times are seconds since the epoch.
 
-    `attempt` counts claims, so it is 0 before the first one, and no two claims have the same. `lease_token` is the fencing token of the worker that
-    holds the job until `lease_until`. `priority`: smaller numbers run first. `last_step` is the newest step's number.
+    `attempt` counts claims, so it is 0 before the first one, and no two claims have the same. `lease_token` is the fencing
+    token of the worker that holds the job until `lease_until`. `priority`: smaller numbers run first. `last_step` is the
+    newest step's number.
     """
 
     id: str
