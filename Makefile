@@ -9,7 +9,7 @@ DEV := $(VENV)/.dev-ready
 LINT := $(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && $(VENV)/bin/lint-imports --no-cache
 TYPES := $(VENV)/bin/pyright
 # Fast tests share the cores; slow ones run one by one, since they start services and watch clocks.
-FAST := $(PY) -m pytest -q -n logical --dist loadfile -m "not slow"
+FAST := $(PY) -m pytest -q -n logical --dist loadfile -m "not slow and not vllm"
 
 .PHONY: help demo serve test test-vllm check fix openapi settings lock clean
 
