@@ -13,7 +13,7 @@ from worker.corpus.analyzer import analyze
 from worker.corpus.name_table import NamedRow
 from worker.corpus.names import lead_of, names_of
 from worker.corpus.records import Chunk, Hit, SearchHits
-from worker.harness.policies.evidence import LAST_RANK, MOST_HOLDERS, Evidence
+from worker.harness.policies.evidence import LAST_RANK, MOST_HOLDERS, MOST_NAMES, Evidence
 from worker.harness.policies.links import Link, Phrase, Phrasebook, outgoing, owners_of
 from worker.harness.policies.matching import match
 from worker.harness.policies.question import LONGEST_GRAM, Question
@@ -96,6 +96,32 @@ def evidence_of(question: str, texts: Sequence[str]) -> Evidence:
     evidence = Evidence(Question(question, insight), insight)
     evidence.collect()
     return evidence
+
+
+class Commands(MemoryInsight):
+    """Many documents whose names all begin alike, as the commands of one program do; notes how many names are looked up."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__([])
+        self.all = [
+            make_chunk(f"d{row}", row, f"Sets the value number {row}.", title=f"tool set value{row}")
+            for row in range(count)
+        ]
+        self._terms = [tuple(analyze(f"{chunk.title}\n{chunk.text}")) for chunk in self.all]
+        self.asked: list[list[str]] = []
+
+    def named(self, phrases: Iterable[str]) -> list[NamedRow]:
+        self.asked.append(list(phrases))
+        return super().named(self.asked[-1])
+
+
+def test_of_very_many_names_those_are_looked_up_that_the_question_says() -> None:
+    insight = Commands(3 * MOST_NAMES)
+    evidence = Evidence(Question("What does tool set value517 do?", insight), insight)
+    evidence.collect()
+    (asked,) = insight.asked
+    assert len(asked) == MOST_NAMES and "tool set value517" in asked
+    assert [row for row, one in evidence.candidates.items() if one.named] == [517]
 
 
 def stems_of(reading: Reading) -> set[str]:

@@ -25,6 +25,9 @@ LAST_RANK = 150
 """What counts as the rank of a chunk that a leg did not find."""
 MOST_HOLDERS = 60
 """A phrase that stands in more chunks connects nothing."""
+MOST_NAMES = 200
+"""Names looked up at once. Measured, a question or its first passages rarely bring more than a hundred; the commands of one large
+program, whose names all begin alike, bring thousands."""
 DIRECT, LINKED = 13, 18
 """How many numbers a candidate gets."""
 
@@ -258,11 +261,13 @@ class Evidence:
         return [tuple(phrase.split(" ")) for phrase in self.insight.phrases(leads)] if leads else []
 
     def _named(self, phrases: Iterable[Phrase]) -> list[NamedRow]:
-        """Who goes by these names, as far as they point anywhere."""
+        """Who goes by these names, as far as they point anywhere; of too many, those of which the question says most."""
         different = list(dict.fromkeys(phrases))
         self.question.learn(term for phrase in different for term in phrase)
-        usable = [" ".join(phrase) for phrase in different if self.question.usable(phrase)]
-        return self.insight.named(usable) if usable else []
+        usable = [phrase for phrase in different if self.question.usable(phrase)]
+        if len(usable) > MOST_NAMES:
+            usable = sorted(usable, key=self._name_coverage, reverse=True)[:MOST_NAMES]
+        return self.insight.named(" ".join(phrase) for phrase in usable) if usable else []
 
     def _admit_rows(self, rows: Iterable[int]) -> None:
         new = [row for row in dict.fromkeys(rows) if row not in self.candidates]
