@@ -15,6 +15,9 @@ from worker.harness.policies.evidence import DIRECT, Evidence, Numbers
 
 MOST_SEEDS, LEAST_SEED_TRUST = 15, 0.005
 MOST_SHARING, LEAST_SHARING_TRUST = 6, 0.02
+SECURED, PLACES = 3, 5
+"""So many of those that are best without links come no later than right behind so many places: where a question needs one
+passage, links mislead, and what was plain at the first look must not be lost for them."""
 PARTS = ("mean", "scale", "trust", "order", "words")
 """What a round holds, in the order of `Round`."""
 CERTAINTY = 6
@@ -84,15 +87,27 @@ def judge(numbers: Numbers, weights: Round, *, words_lead: bool = False) -> tupl
 def rank(evidence: Evidence, rounds: Sequence[Round] | None = None) -> list[Ranked]:
     """All candidates, best first. `evidence` has collected; following links lets it grow."""
     trust: Numbers | None = None
-    score = np.zeros(0)
+    ranked: list[Ranked] = []
+    plain: list[Ranked] = []
     words_lead = evidence.insight.words_lead(evidence.question.text)
     for weights in rounds or fitted_rounds():
         trust, score = judge(numbers_of(evidence, trust), weights, words_lead=words_lead)
-    if trust is None:
-        return []
-    order = np.argsort(-score, kind="stable")
-    best = zip(order.tolist(), score[order].tolist(), trust[order].tolist(), strict=True)
-    return [Ranked(evidence.rows[at], its_score, its_trust) for at, its_score, its_trust in best]
+        order = np.argsort(-score, kind="stable")
+        best = zip(order.tolist(), score[order].tolist(), trust[order].tolist(), strict=True)
+        ranked = [Ranked(evidence.rows[at], its_score, its_trust) for at, its_score, its_trust in best]
+        plain = plain or ranked[:SECURED]
+    return _secured(ranked, plain)
+
+
+def _secured(ranked: list[Ranked], plain: Sequence[Ranked]) -> list[Ranked]:
+    """The same order, in which none of `plain` comes later than behind the first places; there it keeps the trust that it
+    had by itself."""
+    leading = {one.row for one in ranked[:PLACES]}
+    late = {one.row: one for one in plain if one.row not in leading}
+    kept = {one.row: one.score for one in ranked if one.row in late}
+    rest = [one for one in ranked if one.row not in late]
+    moved = [Ranked(row, kept[row], one.trust) for row, one in late.items()]
+    return [*rest[:PLACES], *moved, *rest[PLACES:]]
 
 
 @cache
