@@ -7,7 +7,8 @@ from page_text import Modes, between, difference, name, percent, points, table
 ABOUT = """## Auto
 
 The router against always taking the agent: how many searches it sends to the agent, what that loses or gains in R@1 and R@5, and
-the mean time of a search as a share of the agent's. Where it stays with one shot it returns what the links led to as well.
+the mean time of a search as a share of the agent's. Where it stays with one shot it returns what the links led to as well. The two
+were measured one after the other: on a machine that was busy with other work, as said above, shares far from 100 % tell of that.
 """
 
 
