@@ -43,8 +43,9 @@ def program() -> str:
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on stdout, for scripts."""
+    """One JSON value on stdout, for scripts: there at once, also in a pipe from a command that goes on."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

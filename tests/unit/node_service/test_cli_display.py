@@ -1,6 +1,10 @@
 """How results look: citations, excerpts, gauges, and nothing from outside that could paint on the terminal."""
 
 import io
+import os
+import select
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -93,3 +97,14 @@ def test_the_gauge_is_full_at_the_budget_and_never_longer(used: int, bars: int) 
 @pytest.mark.parametrize(("seconds", "words"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (61, "1 min 1 s")])
 def test_durations_are_for_people(seconds: float, words: str) -> None:
     assert display.duration(seconds) == words
+
+
+def test_json_reaches_a_pipe_while_its_command_goes_on() -> None:
+    program = "import sys; from node_service.commands.display import print_json; print_json({}); sys.stdin.read()"
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, text=True, env=buffered) as child:
+        assert child.stdin and child.stdout
+        assert select.select([child.stdout], [], [], 60)[0], "nothing was printed while the command ran"
+        assert child.stdout.readline() == "{}\n"
+        child.stdin.close()
