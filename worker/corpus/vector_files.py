@@ -37,10 +37,13 @@ def unused_folders(folder: Path) -> list[Path]:
 
 
 def _catalogue(folder: Path) -> dict[str, str] | None:
-    """The names of the indexes by the names of their folders; None when there is no catalogue or it cannot be read."""
+    """The names of the indexes by the names of their folders; None when there is no catalogue or it cannot be read.
+
+    Opened for writing, since a transaction that a kill broke off must be rolled back before anything can be read.
+    """
     path = folder.resolve() / "chroma.sqlite3"
     if path.exists():
-        with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:
             return dict(connection.execute(_INDEXES).fetchall())
     return None
 

@@ -1,4 +1,7 @@
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,6 +107,25 @@ def test_opening_the_folder_drops_the_damaged_index_and_keeps_the_others(
     assert chroma.query(NAME, ROWS[1], 2)[0] == 2
     chroma.close()
     assert damaged_indexes(folder) == []
+
+
+def test_damage_is_noticed_also_where_the_kill_broke_off_a_transaction_of_the_catalogue(folder: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _BROKEN_OFF, str(folder / "chroma.sqlite3")], check=False)
+    assert done.returncode == -signal.SIGKILL and (folder / "chroma.sqlite3-journal").stat().st_size > 0
+    empty(files(folder, "link_lists.bin")[0])
+    assert damaged_indexes(folder) == [NAME]
+
+
+_BROKEN_OFF = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")  # what does not fit is written to the file before the commit
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE collections SET name = name || 'x'")
+connection.execute("CREATE TABLE filler (content)")
+connection.executemany("INSERT INTO filler VALUES (?)", [(b"x" * 3000,)] * 400)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def test_the_files_of_dropped_indexes_go_at_the_next_start(folder: Path) -> None:
