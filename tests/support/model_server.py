@@ -1,22 +1,18 @@
-"""A loopback server that looks like vLLM to `hopnode model check`: lists models, tells a version, answers from a function."""
+"""A scripted server that looks like vLLM to `hopnode model check`: lists models, tells a version, answers from a function."""
 
 import json
-import threading
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from worker.inference.chat_wire import completion_body
-from worker.inference.completions import sampled_body
 from worker.inference.messages import Completion, Sampled
+from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest
 
 Answer = Completion | Sampled | tuple[int, Any]
 """A status with its body where it is no completion."""
 
 
-class ModelDouble:
-    """`posts` has the paths that were asked, each with its body."""
+class ModelDouble(ScriptedChatServer):
+    """`gets` has what is shown by path; `posts` has the paths that were asked, each with its body."""
 
     def __init__(
         self,
@@ -27,55 +23,25 @@ class ModelDouble:
         key: str | None = None,
         port: int = 0,
     ) -> None:
+        super().__init__(self._reply, port)
         self.gets: dict[str, Any] = {"/v1/models": {"object": "list", "data": models}, "/health": {}}
         if version:
             self.gets["/version"] = {"version": version}
-        self.answer, self.key = answer, key
-        self.posts: list[tuple[str, Mapping[str, Any]]] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+        self.answer, self._key = answer, key
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    @property
+    def posts(self) -> list[tuple[str, Mapping[str, Any]]]:
+        return [(request.path, request.body) for request in self.requests if request.method == "POST"]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def _reply(self, request: ServerRequest) -> Reply:
+        if request.method == "GET":
+            if self._key and request.headers.get("authorization") != f"Bearer {self._key}":
+                return _json(401, {"error": "Unauthorized"})
+            found = self.gets.get(request.path)
+            return _json(404 if found is None else 200, found)
+        answer = self.answer(request.path, request.body)
+        return _json(*answer) if isinstance(answer, tuple) else answer
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        double = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if double.key and self.headers.get("Authorization") != f"Bearer {double.key}":
-                    self.send(401, {"error": "Unauthorized"})
-                else:
-                    found = double.gets.get(self.path)
-                    self.send(404 if found is None else 200, found)
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                double.posts.append((self.path, body))
-                answer = double.answer(self.path, body)
-                if isinstance(answer, tuple):
-                    self.send(*answer)
-                else:
-                    write = completion_body if isinstance(answer, Completion) else sampled_body
-                    self.send(200, write(answer, body["model"]))  # type: ignore[operator]
-
-            def send(self, status: int, body: Any) -> None:
-                content = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: Any) -> None: ...
-
-        return Handler
+def _json(status: int, body: Any) -> Fault:
+    return Fault(status, json.dumps(body).encode(), {"content-type": "application/json"})

@@ -95,8 +95,8 @@ SampledLine: TypeAlias = Sampled | HopnodeError | Callable[[PromptRequest], Samp
 
 @dataclass(frozen=True)
 class Fault:
-    """An answer that goes wrong. `drop` closes the connection unanswered; `wait_seconds` is how long the server keeps
-    silent first, unless the client hangs up; `body` is sent as it is."""
+    """An answer that is no completion; most often one that goes wrong. `drop` closes the connection unanswered;
+    `wait_seconds` is how long the server keeps silent first, unless the client hangs up; `body` is sent as it is."""
 
     status: int = 500
     body: bytes = b""
@@ -107,9 +107,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class ServerRequest:
-    """What reached the scripted server: the path, the headers in lower case and the parsed body; `number` from 1."""
+    """What reached the scripted server: method, path, headers in lower case and the parsed body, which is empty for a GET;
+    `number` from 1."""
 
     number: int
+    method: str
     path: str
     headers: Mapping[str, str]
     body: Mapping[str, JsonValue]
@@ -119,20 +121,20 @@ Reply: TypeAlias = Completion | Sampled | Fault
 
 
 class ScriptedChatServer:
-    """A real HTTP server on a free loopback port that speaks the OpenAI forms; a context manager.
+    """A real HTTP server on loopback that speaks the OpenAI forms; a context manager. Port 0 is a free one.
 
     A `Completion` is answered in the form of `/chat/completions`, a `Sampled` in that of `/completions`. `reply` is called
     for every request, on a thread of its own. `requests` keeps what came, `hung_up` counts clients that left before their
     answer.
     """
 
-    def __init__(self, reply: Callable[[ServerRequest], Reply]) -> None:
+    def __init__(self, reply: Callable[[ServerRequest], Reply], port: int = 0) -> None:
         self.reply = reply
         self.requests: list[ServerRequest] = []
         self.hung_up = 0
         self.stopping = threading.Event()
         self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), self)
+        self._server = _Server(("127.0.0.1", port), self)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     @property
@@ -153,10 +155,12 @@ class ScriptedChatServer:
         self._server.server_close()
         self._thread.join()
 
-    def note_request(self, path: str, headers: Mapping[str, str], body: Mapping[str, JsonValue]) -> ServerRequest:
+    def note_request(
+        self, method: str, path: str, headers: Mapping[str, str], body: Mapping[str, JsonValue]
+    ) -> ServerRequest:
         """Numbers and keeps a request."""
         with self._lock:
-            request = ServerRequest(len(self.requests) + 1, path, headers, body)
+            request = ServerRequest(len(self.requests) + 1, method, path, headers, body)
             self.requests.append(request)
             return request
 
@@ -178,17 +182,23 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
+    def do_GET(self) -> None:
+        self._answer({})
+
     def do_POST(self) -> None:
-        owner = cast(_Server, self.server).owner
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        self._answer(cast(Mapping[str, JsonValue], json.loads(raw)))
+
+    def _answer(self, body: Mapping[str, JsonValue]) -> None:
+        owner = cast(_Server, self.server).owner
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = owner.note_request(self.path, headers, cast(Mapping[str, JsonValue], json.loads(raw)))
+        request = owner.note_request(self.command, self.path, headers, body)
         reply = owner.reply(request)
         self.close_connection = True
         if not isinstance(reply, Fault):
             model = str(request.body.get("model"))
-            body = completion_body(reply, model) if isinstance(reply, Completion) else sampled_body(reply, model)
-            self._send(200, {"content-type": "application/json"}, json.dumps(body).encode())
+            content = completion_body(reply, model) if isinstance(reply, Completion) else sampled_body(reply, model)
+            self._send(200, {"content-type": "application/json"}, json.dumps(content).encode())
             return
         if reply.wait_seconds and self._client_leaves(reply.wait_seconds, owner.stopping):
             owner.note_hang_up()
