@@ -8,7 +8,7 @@ from typing import Any
 from harness_page import harness_section
 from page_auto import auto_section
 from page_pool import pool_section
-from page_text import between, difference, name, percent, points, table
+from page_text import between, compared, difference, name, percent, points, table
 
 from worker.evaluation.report import Report
 
@@ -138,16 +138,7 @@ def _row(report: Report) -> Sequence[object]:
 
 
 def _pair(modes: dict[str, Report], first: str, second: str, figure: str = "recall@5") -> Sequence[object]:
-    one = difference(modes, first, second, figure)
-    return (
-        name(modes[first]),
-        percent(one.before),
-        percent(one.after),
-        points(one.difference),
-        between(one),
-        one.wins,
-        one.losses,
-    )
+    return name(modes[first]), *compared(difference(modes, first, second, figure))
 
 
 def _hops(found: Sequence[dict[str, Report]]) -> list[str]:

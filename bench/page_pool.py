@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 
-from page_text import Modes, between, name, percent, points, table
+from page_text import Modes, compared, name, percent, points, table
 
 from worker.evaluation.comparison import Difference, compare
 from worker.evaluation.report import QuestionRecord, Report
@@ -58,19 +58,7 @@ def pool_section(by_mode: Mapping[tuple[str, bool], Modes]) -> list[str]:
     if not rows:
         return []
     unrelated = next(key.removeprefix(PREFIX) for key, _ in by_mode if key.startswith(PREFIX))
-    lines = (
-        (
-            name(alone),
-            alone.mode,
-            percent(one.before),
-            percent(one.after),
-            points(one.difference),
-            between(one),
-            one.wins,
-            one.losses,
-        )
-        for alone, one in rows
-    )
+    lines = ((name(alone), alone.mode, *compared(one)) for alone, one in rows)
     columns = ("set", "mode", "alone", "in the pool", "difference", "95 %", "better", "worse")
     return [ABOUT.format(unrelated=f"{int(unrelated):,}"), table(columns, lines), "\n".join(_all_together(rows))]
 

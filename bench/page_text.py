@@ -33,3 +33,8 @@ def points(value: float) -> str:
 
 def between(one: Difference) -> str:
     return f"{points(one.low)} to {points(one.high)}"
+
+
+def compared(one: Difference) -> tuple[object, ...]:
+    """The cells that tell of a paired comparison."""
+    return percent(one.before), percent(one.after), points(one.difference), between(one), one.wins, one.losses

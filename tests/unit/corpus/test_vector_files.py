@@ -168,15 +168,23 @@ def test_an_index_damaged_under_a_running_server_is_told_from_one_that_is_out_of
         vectors.close()
 
 
+DOCUMENTS = [NewDocument(f"{number:03}", text=f"text number{number}") for number in range(250)]
+
+
+def opened_then_damaged(open_node: Callable[..., Corpora], book: CollectionBook, root: Path) -> EmbeddedChroma:
+    """Chroma with an index of 250 chunks that is damaged after the look at the start."""
+    first = open_node()
+    first.open("w1").ingest(book.make(), DOCUMENTS)
+    first.close()
+    chroma = EmbeddedChroma(root / "chroma")
+    cut(files(root / "chroma", "index_metadata.pickle")[0])
+    return chroma
+
+
 def test_an_index_that_turns_out_damaged_is_built_again_while_the_node_runs(
     open_node: Callable[..., Corpora], book: CollectionBook, tmp_path: Path
 ) -> None:
-    documents = [NewDocument(f"{number:03}", text=f"text number{number}") for number in range(250)]
-    first = open_node()
-    first.open("w1").ingest(book.make(), documents)
-    first.close()
-    chroma = EmbeddedChroma(tmp_path / "chroma")
-    cut(files(tmp_path / "chroma", "index_metadata.pickle")[0])  # after the look at the start
+    chroma = opened_then_damaged(open_node, book, tmp_path)
     second = open_node(chroma)
     corpus = second.open("w1")
     assert corpus.search([book.make()], "text number3").degraded == ("vectors-unavailable",)
@@ -191,15 +199,10 @@ def test_an_index_that_turns_out_damaged_is_built_again_while_the_node_runs(
 def test_documents_that_arrive_at_a_damaged_index_are_in_the_new_one(
     open_node: Callable[..., Corpora], book: CollectionBook, tmp_path: Path
 ) -> None:
-    documents = [NewDocument(f"{number:03}", text=f"text number{number}") for number in range(250)]
-    first = open_node()
-    first.open("w1").ingest(book.make(), documents)
-    first.close()
-    chroma = EmbeddedChroma(tmp_path / "chroma")
-    cut(files(tmp_path / "chroma", "index_metadata.pickle")[0])
+    chroma = opened_then_damaged(open_node, book, tmp_path)
     corpora = open_node(chroma)
     corpus = corpora.open("w1")
-    corpus.ingest(book.make(), [NewDocument("new", text="something else entirely"), *documents[:5]])
+    corpus.ingest(book.make(), [NewDocument("new", text="something else entirely"), *DOCUMENTS[:5]])
     corpora.drain_vectors()
     assert corpus.stats(book.make()).vector_lag == 0
     assert chroma.count(vector_name("w1", "c1", 2)) == 251
