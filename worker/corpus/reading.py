@@ -139,7 +139,7 @@ def rows_of_chunk_ids(connection: Connection, chunk_ids: Iterable[str]) -> dict[
     parts = [(document_id, int(n)) for document_id, _, n in split if n.isascii() and n.isdigit() and len(n) < 16]
     statement = (
         "SELECT json_group_array(json_array(k.document_id || '_' || k.n, k.row)) FROM json_each(?) j "
-        "CROSS JOIN chunk k ON k.document_id = j.value ->> 0 AND k.n = j.value ->> 1"
+        "CROSS JOIN chunk k ON k.document_id = json_extract(j.value, '$[0]') AND k.n = json_extract(j.value, '$[1]')"
     )
     (found,) = connection.execute(statement, (json.dumps(parts),)).fetchone() if parts else ("[]",)
     rows: dict[str, int] = dict(json.loads(found))
