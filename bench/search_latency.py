@@ -140,12 +140,12 @@ def main():
             "raw FTS5, 50 best": (raw.fts5, asked),
             "embedding the query": (lambda one: embedder.embed_query(one.text), asked),
             "search tool, 50 hits": (lambda one: corpus.search(scope, one.text, k=50, dense=50, lexical=50), asked),
-            "one shot, 10 passages": (lambda one: trial.ask(one, Asking("one_shot", top_k=10)), asked),
+            "one shot, 10 passages": (lambda one: trial.search(one, Asking("one_shot", top_k=10)), asked),
             "grep, a word": (lambda word: corpus.grep(scope, rf"\b{word}\b"), words),
             "grep, no match": (lambda word: corpus.grep(scope, f"{word}qqq"), words),
             "read a document": (lambda document: corpus.read(scope, document), documents),
             "offline agent, 10 passages": (
-                lambda one: trial.ask(one, Asking("agent", top_k=10)),
+                lambda one: trial.search(one, Asking("agent", top_k=10)),
                 asked[: options.queries // 4],
             ),
         }

@@ -105,7 +105,7 @@ def run_search_job(runtime: Runtime, context: JobContext) -> JsonValue:
     found = find(runtime, space, request, context)
     outcome = found.outcome
     wanted = [one for one in space.current(outcome.selections) if one.score >= request.min_score]
-    kept = without_duplicates(wanted)[: request.top_k]
+    kept = without_duplicates(wanted, request.top_k)
     answered = Answered(None)
     if request.answer:
         answered, kept = _answer(runtime, space, request, context, kept)
@@ -158,7 +158,7 @@ def find(runtime: Runtime, space: Space, request: SearchRequest, context: JobCon
     if request.mode == "agent":
         return _agent(runtime, space, request, context)
     with _computing(runtime, context):
-        evidence = survey(request.query, space.insight)
+        evidence = survey(request.query, space.insight, request.top_k + SPARE)
         context.check()
         shot = one_shot(evidence, request.top_k + SPARE)
         if request.mode == "one_shot":
@@ -216,7 +216,7 @@ def _agent(
 
     if profile == "offline" or runtime.chat is None:
         with _computing(runtime, context):
-            evidence = evidence or survey(request.query, space.insight)
+            evidence = evidence or survey(request.query, space.insight, request.top_k + SPARE)
             offline = OfflinePolicy(space.insight, request.top_k, surveyed=evidence)
             outcome = run(lambda: offline, 1)  # without a model every rollout would be the same
             return Found("agent", _trusted(outcome, evidence, offline.trust), profile)
@@ -226,7 +226,7 @@ def _agent(
     def weighed() -> Evidence:
         """What scores rest on, with all that it costs to look up: so a model's search finds it there at its end."""
         with _computing(runtime, context):
-            found = evidence or survey(request.query, space.insight)
+            found = evidence or survey(request.query, space.insight, request.top_k + SPARE)
             rank(found)
             return found
 

@@ -3,7 +3,8 @@
 Answers for one question over the collections of one search; every answer is joined with what is stored now.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -22,7 +23,7 @@ MOST_SHARERS = 20
 """A name that more documents go by is not looked up."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class CorpusInsight:
     """The collections of one search under its filter, as a policy sees them."""
 
@@ -31,6 +32,22 @@ class CorpusInsight:
     collections: Sequence[Collection]
     filter: Mapping[str, JsonValue] | None
     search: Search
+    _seen: list[CollectionRow] | None = None
+
+    @contextmanager
+    def snapshot(self, question: str) -> Generator[None]:
+        """A block in which all answers come from one state of the index. The question is embedded before."""
+        if self._seen is not None:
+            yield
+            return
+        self.search.embed(self.collections, question)
+        with self.store.snapshot():
+            try:
+                with self.store.read() as connection:
+                    self._seen = self._rows(connection)
+                yield
+            finally:
+                self._seen = None
 
     def size(self) -> int:
         """Number of chunks."""
@@ -144,5 +161,7 @@ class CorpusInsight:
         return frozenset(row for scope in scopes for row in scope or ())
 
     def _rows(self, connection: Connection) -> list[CollectionRow]:
+        if self._seen is not None:
+            return self._seen
         rows = (collection_row(connection, collection.id) for collection in self.collections)
         return [row for row in rows if row is not None]

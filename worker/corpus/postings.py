@@ -26,6 +26,7 @@ _FIRST_BLOCK = 128
 _LIKELY = 4_096
 _NEXT_BLOCK = 1_024
 _KEPT_COLLECTIONS = 32
+_KEPT_TERMS = 50_000
 _TAIL_PATIENCE_SECONDS = 0.1
 """How long a search waits for another one that reads the tail; after that FTS5 answers it."""
 
@@ -46,6 +47,8 @@ class Layout:
     rows: Rows
     lengths: NDArray[np.float64]
     tokens: float
+    holding: dict[str, int] = field(default_factory=dict[str, int])
+    """In how many of these chunks a term stands, of those that were asked for; segments never change."""
 
 
 @dataclass
@@ -88,13 +91,24 @@ class PostingIndex:
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """In how many chunks each term stands, those included that were deleted since their segment was written;
         unknown terms are left out."""
-        wanted = list(terms)
-        statement = f"SELECT json_group_array(json_array(p.term, p.chunks)) {_FOUND}"
-        (found,) = self.connection.execute(statement, (json.dumps(wanted), json.dumps(self.layout.ids))).fetchone()
-        frequency = {term: len(self.tail.entries.get(term, ())) for term in wanted}
-        for term, chunks in json.loads(found):
-            frequency[term] += chunks
+        held, newer = self._held(list(terms)), self.tail.entries
+        frequency = {term: chunks + len(newer.get(term, ())) for term, chunks in held.items()}
         return {term: chunks for term, chunks in frequency.items() if chunks}
+
+    def _held(self, terms: Sequence[str]) -> dict[str, int]:
+        """In how many chunks of the segments each term stands."""
+        known = self.layout.holding
+        found = {term: known.get(term, -1) for term in terms}
+        if new := [term for term, chunks in found.items() if chunks < 0]:
+            found |= dict.fromkeys(new, 0)
+            statement = f"SELECT json_group_array(json_array(p.term, p.chunks)) {_FOUND}"
+            (answer,) = self.connection.execute(statement, (json.dumps(new), json.dumps(self.layout.ids))).fetchone()
+            for term, chunks in json.loads(answer):
+                found[term] += chunks
+            if len(known) > _KEPT_TERMS:
+                known.clear()
+            known.update((term, found[term]) for term in new)
+        return found
 
     def _chunks(self) -> int:
         return len(self.layout.rows) + len(self.tail.lengths)

@@ -76,7 +76,7 @@ class Search:
     ) -> tuple[SearchHits, list[str]]:
         """The hits, and the ids of collections whose vector index did not answer."""
         found = _Found()
-        self._embed(collections, query if dense > 0 else "")
+        self.embed(collections, query if dense > 0 else "")
         with self._store.read() as connection:
             excluded = set(rows_of_chunk_ids(connection, exclude).values())
             for collection in collections:
@@ -89,8 +89,8 @@ class Search:
         degraded = tuple(sorted(found.degraded))
         return SearchHits(hits, degraded, found.index_version, found.vector_lag), found.missing
 
-    def _embed(self, collections: Sequence[Collection], query: str) -> None:
-        """Before the snapshot is taken: a remote embedder may be slow, and a snapshot should be short."""
+    def embed(self, collections: Sequence[Collection], query: str) -> None:
+        """Before a snapshot is taken: a remote embedder may be slow, and a snapshot should be short."""
         if not query.strip():
             return
         with self._store.read() as connection:

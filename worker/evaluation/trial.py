@@ -118,8 +118,8 @@ class Trial:
         failed = Counter(outcome.reason or "unknown" for outcome in outcomes if outcome.status == "failed")
         return Filled(time.perf_counter() - started, dict(failed))
 
-    def ask(self, question: Question, asking: Asking) -> Answer:
-        """Runs one search to its end. A search that fails is an answer too."""
+    def search(self, question: Question, asking: Asking) -> JsonValue:
+        """Runs one search to its end; the result as a node gives it. Raises what the search raises."""
         request: dict[str, JsonValue] = {
             "query": question.text,
             "collections": [self._name],
@@ -127,9 +127,13 @@ class Trial:
             "profile": asking.profile,
             "top_k": asking.top_k,
         }
+        return run_search_job(self._runtime, _Unrecorded(self._runtime, self._workspace, request))
+
+    def ask(self, question: Question, asking: Asking) -> Answer:
+        """What a search finds, and how long it takes. A search that fails is an answer too."""
         started = time.perf_counter()
         try:
-            result = run_search_job(self._runtime, _Unrecorded(self._runtime, self._workspace, request))
+            result = self.search(question, asking)
         except NodeError as error:
             milliseconds = (time.perf_counter() - started) * 1000
             return Answer(question.id, (), (), milliseconds, asking.mode, error=f"{error.code}: {error}")

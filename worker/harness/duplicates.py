@@ -9,10 +9,12 @@ ALIKE = 0.9
 """Share of different words that two passages must have in common to count as one."""
 
 
-def without_duplicates(selections: Sequence[Selection]) -> list[Selection]:
-    """The selections in their order, without those whose words are nearly those of an earlier one."""
+def without_duplicates(selections: Sequence[Selection], most: int) -> list[Selection]:
+    """The first `most` selections in their order, without those whose words are nearly those of an earlier one."""
     kept: list[tuple[Selection, frozenset[int]]] = []
     for selection in selections:
+        if len(kept) == most:
+            break
         words = frozenset(read(selection.chunk).keys.tolist())
         if not any(_alike(words, others) for _, others in kept):
             kept.append((selection, words))
@@ -23,4 +25,5 @@ def _alike(first: frozenset[int], second: frozenset[int]) -> bool:
     fewer, more = sorted((len(first), len(second)))
     if fewer < ALIKE * more:  # they cannot have enough in common
         return False
-    return len(first & second) >= ALIKE * len(first | second)
+    common = len(first & second)
+    return common >= ALIKE * (fewer + more - common)

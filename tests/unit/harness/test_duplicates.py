@@ -11,7 +11,7 @@ def selections(*texts: str) -> list[Selection]:
 
 
 def kept(*texts: str) -> list[str]:
-    return [one.chunk.document_id for one in without_duplicates(selections(*texts))]
+    return [one.chunk.document_id for one in without_duplicates(selections(*texts), 10)]
 
 
 def test_a_copy_gives_its_place_to_the_next() -> None:
@@ -27,4 +27,4 @@ def test_texts_that_share_much_and_say_different_things_both_stay() -> None:
 
 
 def test_the_better_ranked_of_two_copies_stays() -> None:
-    assert [one.score for one in without_duplicates(selections(LONG, LONG))] == [1.0]
+    assert [one.score for one in without_duplicates(selections(LONG, LONG), 10)] == [1.0]

@@ -1,6 +1,7 @@
 """What was plain at the first look keeps a place, however many links speak for others."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import pytest
@@ -18,6 +19,9 @@ class Plain:
 
     def __init__(self) -> None:
         self.all = [make_chunk(f"d{row}", row, f"word number {row}") for row in range(12)]
+
+    def snapshot(self, question: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def size(self) -> int:
         return len(self.all)
@@ -61,7 +65,7 @@ FOR, AGAINST = weights(DIRECT, 1.0), weights(DIRECT + LINKED + CERTAINTY, -1.0)
 def order_of(*rounds: Round) -> list[int]:
     insight = Plain()
     evidence = Evidence(Question("word", insight), insight)
-    evidence.collect()
+    evidence.collect(10)
     return [one.row for one in rank(evidence, rounds)]
 
 
@@ -79,7 +83,7 @@ def test_the_first_of_the_first_look_come_right_behind_the_first_places() -> Non
 def test_they_keep_the_trust_that_they_had_by_themselves() -> None:
     insight = Plain()
     evidence = Evidence(Question("word", insight), insight)
-    evidence.collect()
+    evidence.collect(10)
     trust = {one.row: one.trust for one in rank(evidence, [FOR, AGAINST])}
     assert trust[0] == pytest.approx(1 / (1 + np.exp(-1)))
     assert trust[11] == pytest.approx(1 / (1 + np.exp(1 / 12)))

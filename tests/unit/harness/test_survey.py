@@ -7,7 +7,7 @@ import pytest
 from support.corpora import CollectionBook, open_corpora
 
 from worker.corpus.corpus import Corpus
-from worker.corpus.records import NewDocument, SearchHits
+from worker.corpus.records import NewDocument
 from worker.corpus.vectors import EmbeddedChroma
 from worker.harness.policies.ranking import fitted_rounds, judge
 from worker.harness.policies.survey import came_by, one_shot, route, survey
@@ -56,8 +56,8 @@ def test_auto_keeps_what_links_led_to_and_says_by_which_passage(corpus: Corpus, 
     kept = route(evidence, one_shot(evidence, 10)).shot[:2]
     row_of = {evidence.candidates[one.row].chunk.key: one.row for one in kept}
     assert set(row_of) == {"Northern Light", "Carla Boes"}
-    nearest = [near for near in evidence.found.hits if near.chunk.key == "Northern Light"]
-    evidence.found = SearchHits(tuple(nearest))  # as in a large collection, where the query alone does not bring her
+    # as in a large collection, where the query alone does not bring her
+    evidence.near = frozenset({row_of["Northern Light"]})
     came = {key: came_by(evidence, row, list(row_of.values())) for key, row in row_of.items()}
     assert came == {"Northern Light": evidence.question.text, "Carla Boes": "link: Northern Light"}
 
@@ -83,5 +83,5 @@ def test_words_lead_where_the_embedder_does_not_know_the_language_unless_the_col
     assert not corpus.insight([replace(collection, dense_weight=0.5)]).words_lead(korean)
     first = fitted_rounds()[0]
     numbers = np.eye(len(first.order))
-    scores = [judge(numbers, first, words_lead=words_lead)[1] for words_lead in (False, True)]
-    assert not np.allclose(*scores)
+    plain, led_by_words = (judge(numbers, first, words_lead=words_lead)[1] for words_lead in (False, True))
+    assert not np.allclose(plain, led_by_words)

@@ -4,6 +4,7 @@ Nothing here is shown to anybody: what the policy wants to return, it has to bri
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from worker.corpus.name_table import NamedRow
@@ -14,6 +15,10 @@ __all__ = ["Insight", "NamedRow"]
 
 class Insight(Protocol):
     """A view of the collections of one search, already filtered."""
+
+    def snapshot(self, question: str) -> AbstractContextManager[None]:
+        """A block in which all answers come from one state of the index; `question` is what they are about."""
+        ...
 
     def size(self) -> int:
         """Number of chunks."""

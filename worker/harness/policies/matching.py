@@ -1,10 +1,11 @@
-"""What a chunk and a question have in common, word by word: terms, stems, and pieces of the question word for word."""
+"""What a question and some chunks have in common, word by word: terms, stems, and pieces of the question word for word."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from worker.harness.policies.question import LONGEST_GRAM, Question
 from worker.harness.policies.reading import Reading
@@ -12,58 +13,82 @@ from worker.harness.policies.reading import Reading
 OPENING_TERMS = 20
 """Terms of a chunk that count as its start."""
 
+Numbers: TypeAlias = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
-class Match:
-    """`words` is the BM25 of the question's terms (k1 1.2, b 0.75), `stems` says of each stem of the question whether a
-    term begins with it, `phrase` is the weight of the heaviest piece of the question that stands there word for word,
-    `opening` of the heaviest near the start."""
+class Matches:
+    """A line for each chunk. `words` is the BM25 of the question's terms (k1 1.2, b 0.75), `stems` says of each stem of the
+    question whether a term begins with it, `phrase` is the weight of the heaviest piece of the question that stands there
+    word for word, `opening` of the heaviest near the start."""
 
-    words: float
-    stems: tuple[bool, ...]
-    phrase: float
-    opening: float
-
-
-def match(question: Question, readings: Sequence[Reading]) -> Iterator[Match]:
-    """Compares chunks with a question, one after the other; its terms are learnt, and `mean_terms` is known."""
-    for reading, (places, terms) in zip(readings, _met(question, readings), strict=True):
-        counts: dict[str, int] = {}
-        for term in terms:
-            counts[term] = counts.get(term, 0) + 1
-        length = 1.2 * (0.25 + 0.75 * len(reading.keys) / question.mean_terms)
-        words = sum(question.weight(term) * count * 2.2 / (count + length) for term, count in counts.items())
-        stems = tuple((cut in reading.spaced) if cut else stem in counts for stem, cut in question.cuts)
-        yield Match(words, stems, *_heaviest_pieces(question, places, terms))
+    words: Numbers
+    stems: NDArray[np.bool_]
+    phrase: Numbers
+    opening: Numbers
 
 
-def _met(question: Question, readings: Sequence[Reading]) -> Iterator[tuple[list[int], list[str]]]:
-    """Terms of the question as they stand in each reading, and their places. Found by key in all readings at once."""
-    if not readings:
-        return
-    term_of = {hash(term): term for term in question.known}
-    wanted = np.fromiter(term_of, np.int64, len(term_of))
-    keys = np.concatenate([reading.keys for reading in readings])
-    found = np.flatnonzero(np.isin(keys, wanted))
-    terms = [term_of[key] for key in keys[found].tolist()]
+@dataclass(frozen=True)
+class _Met:
+    """Where terms of the question stand: in which of the readings, at which place there, and which term it is."""
+
+    lines: NDArray[np.int64]
+    places: NDArray[np.int64]
+    terms: NDArray[np.int64]
+
+
+def match(question: Question, readings: Sequence[Reading]) -> Matches:
+    """Compares chunks with a question, all at once; its terms are learnt, and `mean_terms` is known."""
+    terms = list(question.known)
+    met = _met(terms, readings)
+    counts = np.bincount(met.lines * len(terms) + met.terms, minlength=len(readings) * len(terms))
+    counts = counts.reshape(len(readings), len(terms))
+    sizes = np.array([len(reading.keys) for reading in readings], np.float64)
+    lengths = 1.2 * (0.25 + 0.75 * sizes[:, None] / question.mean_terms)
+    words = (np.array([question.weight(term) for term in terms]) * counts * 2.2 / (counts + lengths)).sum(1)
+    held = dict(zip(terms, counts.T > 0, strict=True))
+    return Matches(words, _stems(question, readings, held), *_heaviest_pieces(question, readings, met, terms))
+
+
+def _met(terms: Sequence[str], readings: Sequence[Reading]) -> _Met:
+    """Found by key in all readings at once."""
+    keys = np.fromiter(map(hash, terms), np.int64, len(terms))
+    order = np.argsort(keys)
+    all_keys = np.concatenate([keys[:0], *(reading.keys for reading in readings)])
+    found = np.flatnonzero(np.isin(all_keys, keys))
     starts = np.cumsum([0, *(len(reading.keys) for reading in readings)])
-    cuts = np.searchsorted(found, starts)
-    places = (found - np.repeat(starts[:-1], np.diff(cuts))).tolist()
-    for first, last in pairwise(cuts.tolist()):
-        yield places[first:last], terms[first:last]
+    lines = np.searchsorted(starts, found, "right") - 1
+    return _Met(lines, found - starts[lines], order[np.searchsorted(keys, all_keys[found], sorter=order)])
 
 
-def _heaviest_pieces(question: Question, places: list[int], terms: list[str]) -> tuple[float, float]:
+def _stems(question: Question, readings: Sequence[Reading], held: Mapping[str, NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    """One column for each stem; `held` has one for each term."""
+    texts = [reading.spaced for reading in readings]
+    columns = [[cut in text for text in texts] if cut else held[stem] for stem, cut in question.cuts]
+    return np.array(columns, bool).reshape(len(columns), len(texts)).T
+
+
+def _heaviest_pieces(
+    question: Question, readings: Sequence[Reading], met: _Met, terms: Sequence[str]
+) -> tuple[Numbers, Numbers]:
     """Weight of the heaviest piece of the question among terms that stand side by side, anywhere and near the start."""
-    phrase = opening = 0.0
-    for at, (place, following) in enumerate(pairwise(places)):
-        if following == place + 1 and (weight := question.grams.get((terms[at], terms[at + 1]))) is not None:
-            # what begins a piece of the question is a piece itself, and no heavier
-            for end in range(at + 3, min(at + LONGEST_GRAM, len(terms)) + 1):
-                longer = question.grams.get(tuple(terms[at:end])) if places[end - 1] == place + end - at - 1 else None
-                if longer is None:
-                    break
-                weight = longer
-            phrase = max(phrase, weight)
-            opening = max(opening, weight) if place < OPENING_TERMS else opening
-    return phrase, opening
+    phrase, opening = [0.0] * len(readings), [0.0] * len(readings)
+    # one number grows by one from a place to the next in the same reading, and by more from a reading to another
+    at = met.lines * (max((len(reading.keys) for reading in readings), default=0) + 2) + met.places
+    beside = np.diff(at) == 1
+    which: list[int] = met.terms.tolist()
+    words = [terms[term] for term in which]
+    for start in np.flatnonzero(beside).tolist():
+        weight, end = None, start + 2
+        # what begins a piece of the question is a piece itself, and no heavier
+        while end <= start + LONGEST_GRAM and (longer := question.grams.get(tuple(words[start:end]))) is not None:
+            weight = longer
+            if end > len(beside) or not beside[end - 1]:
+                break
+            end += 1
+        if weight is not None:
+            line = int(met.lines[start])
+            phrase[line] = max(phrase[line], weight)
+            if met.places[start] < OPENING_TERMS:
+                opening[line] = max(opening[line], weight)
+    return np.array(phrase), np.array(opening)

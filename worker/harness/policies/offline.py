@@ -81,7 +81,7 @@ class OfflinePolicy:
     # --- turns ----------------------------------------------------------------------------------------------------
 
     def _open(self, view: ContextView) -> Action:
-        self._evidence = self._surveyed or survey(view.question, self._insight)
+        self._evidence = self._surveyed or survey(view.question, self._insight, self._keep)
         question = self._evidence.question
         phrases = [phrase for phrase in self._evidence.names if question.weight_of(phrase) >= TELLING_WEIGHT]
         names = [surface(view.question, phrase) for phrase in phrases]

@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +28,7 @@ class Question:
         self.mean_terms = 1.0
         self._frequency: dict[str, int] = {}
         self._weight: dict[str, float] = {}
+        self._unknown = self._weight_at(0)
         self.learn(self.terms)
         self.stems: dict[str, float] = {}
         for term in self.terms:
@@ -44,6 +44,11 @@ class Question:
         """The words of the question as they are written, with the terms of each."""
         return {word: analyze(word, query=True) for word in _WORD.findall(self.text)}
 
+    @cached_property
+    def word_weights(self) -> Mapping[str, float]:
+        """What each of these words weighs."""
+        return {word: self.weight_of(terms) for word, terms in self.words.items()}
+
     def learn(self, terms: Iterable[str]) -> None:
         """Looks up the frequency of terms that are not known yet."""
         new = [term for term in dict.fromkeys(terms) if term not in self._frequency]
@@ -58,24 +63,20 @@ class Question:
 
     def weight(self, term: str) -> float:
         """Inverse document frequency of a learnt term."""
-        weight = self._weight.get(term)
-        return self._weight_at(0) if weight is None else weight
+        return self._weight.get(term, self._unknown)
 
     def weight_of(self, terms: Iterable[str]) -> float:
         """Sum of the weights of the different terms."""
-        return sum(map(self.weight, dict.fromkeys(terms)))
-
-    def coverage(self, held: Iterable[bool]) -> float:
-        """Share of the question's weight that the stems marked in `held` carry."""
-        return sum(compress(self.stems.values(), held)) / self.total
+        weight, unknown = self._weight, self._unknown
+        return sum([weight.get(term, unknown) for term in dict.fromkeys(terms)])
 
     def coverages(self, held: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """`coverage` of each line."""
+        """Share of the question's weight that the stems marked in each line carry."""
         return (held * np.fromiter(self.stems.values(), np.float64)).sum(1) / self.total
 
     def usable(self, phrase: Sequence[str]) -> bool:
         """Whether a name is rare enough to point anywhere."""
-        counts = [self.frequency(term) for term in phrase]
+        counts = [self._frequency.get(term, 0) for term in phrase]
         if len(phrase) == 1 and counts[0] > max(10, 0.02 * self._chunks):
             return False
         return any(count <= max(3, 0.05 * self._chunks) for count in counts)

@@ -86,11 +86,16 @@ def judge(numbers: Numbers, weights: Round, *, words_lead: bool = False) -> tupl
 
 def rank(evidence: Evidence, rounds: Sequence[Round] | None = None) -> list[Ranked]:
     """All candidates, best first. `evidence` has collected; following links lets it grow."""
+    with evidence.insight.snapshot(evidence.question.text):
+        return _rank(evidence, rounds or fitted_rounds())
+
+
+def _rank(evidence: Evidence, rounds: Sequence[Round]) -> list[Ranked]:
     trust: Numbers | None = None
     ranked: list[Ranked] = []
     plain: list[Ranked] = []
     words_lead = evidence.insight.words_lead(evidence.question.text)
-    for weights in rounds or fitted_rounds():
+    for weights in rounds:
         trust, score = judge(numbers_of(evidence, trust), weights, words_lead=words_lead)
         order = np.argsort(-score, kind="stable")
         best = zip(order.tolist(), score[order].tolist(), trust[order].tolist(), strict=True)

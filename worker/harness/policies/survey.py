@@ -27,10 +27,11 @@ class Route:
     shot: list[Ranked]
 
 
-def survey(question: str, insight: Insight) -> Evidence:
-    """What lies near the question and what it names; no link is followed yet."""
-    evidence = Evidence(Question(question, insight), insight)
-    evidence.collect()
+def survey(question: str, insight: Insight, wanted: int = 20) -> Evidence:
+    """What lies near the question and what it names, to choose `wanted` passages from; no link is followed yet."""
+    with insight.snapshot(question):
+        evidence = Evidence(Question(question, insight), insight)
+        evidence.collect(wanted)
     return evidence
 
 
@@ -56,7 +57,7 @@ def route(evidence: Evidence, shot: list[Ranked]) -> Route:
 
 def came_by(evidence: Evidence, row: int, others: Sequence[int]) -> str:
     """How the one query came to see a passage: by itself, or by a link from another passage of the result."""
-    if row in {near.chunk.row for near in evidence.found.hits} or evidence.candidates[row].named:
+    if row in evidence.near or evidence.candidates[row].named:
         return evidence.question.text
     way = evidence.way_to(row, [other for other in others if other != row])
     return f"link: {called(evidence, way[0])}" if way else evidence.question.text

@@ -20,9 +20,9 @@ def called(evidence: Evidence, row: int) -> str:
 
 def telling_words(evidence: Evidence, row: int) -> list[str]:
     """The rarest words of the question that stand in the candidate, in the question's order."""
-    reading, terms_of = evidence.candidates[row].reading, evidence.question.words
-    shared = [word for word, terms in terms_of.items() if any(map(reading.holds, terms))]
-    rarest = sorted(shared, key=lambda word: -evidence.question.weight_of(terms_of[word]))[:TELLING_WORDS]
+    reading, weight = evidence.candidates[row].reading, evidence.question.word_weights
+    shared = [word for word, terms in evidence.question.words.items() if any(map(reading.holds, terms))]
+    rarest = sorted(shared, key=weight.__getitem__, reverse=True)[:TELLING_WORDS]
     return [word for word in shared if word in rarest]
 
 
