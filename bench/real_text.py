@@ -36,11 +36,12 @@ def passages(
     kinds: Sequence[str] = tuple(ROOTS),
     shortest: int = SHORTEST,
     longest: int = LONGEST,
+    per_file: int = PER_FILE,
 ) -> list[Text]:
-    """`count` distinct passages of about `shortest` to `longest` characters, drawn from files of these kinds."""
+    """`count` distinct passages of about `shortest` to `longest` characters, at most `per_file` of a file of these kinds."""
     found: dict[bytes, Text] = {}
     for path in _files(kinds, seed):
-        for text in islice(_cut(_plain(path), shortest, longest), PER_FILE):
+        for text in islice(_cut(_plain(path), shortest, longest), per_file):
             if len(found) >= count:
                 return list(found.values())
             digest = hashlib.sha256(text.encode()).digest()

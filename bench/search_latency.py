@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from node import busy, keep, machine, node, say, summary, times
-from real_text import passages
+from real_text import PER_FILE, passages
 
 from worker.corpus import outbox
 from worker.corpus.analyzer import analyze
@@ -27,6 +27,8 @@ from worker.inference.embedder import MiniLmEmbedder
 
 COLLECTION = "real-text"
 CHUNK_CHARACTERS = 800
+ENOUGH_FILES = 100_000
+"""Passages that a machine has with the usual number of a file; for more, many more of each file are taken: few are long."""
 LEG = 50
 ROUNDS = 4
 
@@ -117,7 +119,8 @@ def main():
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    texts = passages(options.chunks, shortest=CHUNK_CHARACTERS)
+    per_file = PER_FILE * max(1, options.chunks // ENOUGH_FILES) ** 2
+    texts = passages(options.chunks, shortest=CHUNK_CHARACTERS, per_file=per_file)
     embedder = HashedWords()
     with node(options.data_dir) as runtime:
         folder = runtime.settings.root

@@ -6,8 +6,9 @@ since titles are often missing. Scripts without capital letters have names throu
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, islice, pairwise
 
 from worker.corpus.analyzer import analyze
@@ -18,6 +19,7 @@ LONGEST_NAME = 8
 _OPENING_CHARACTERS = 200
 _OPENING_WORDS = 12
 _ARTICLE_CHARACTERS = 2000
+_REMEMBERED_TITLES = 10_000
 _WORD = re.compile(r"\w+")
 _BREAK = re.compile(r"[.!?,;:()\[\]{}<>|/–—\n]|--")
 _ASIDE = re.compile(r"\([^)]*\)|（[^）]*）")
@@ -46,11 +48,20 @@ def names_of(title: str, text: str) -> list[Name]:
 
 def best_name(title: str, text: str) -> tuple[str, ...]:
     """The terms of the first of `names_of`, found without the others; empty where there is none."""
-    return next((terms for terms, _ in _usable_forms(title, text)), ())
+    return _best_title(title) or next((terms for terms, _ in _usable(_opening_forms(text))), ())
+
+
+@lru_cache(_REMEMBERED_TITLES)
+def _best_title(title: str) -> tuple[str, ...]:
+    return next((terms for terms, _ in _usable((form, 1.0) for form in _title_forms(title))), ())
 
 
 def _usable_forms(title: str, text: str) -> Iterator[tuple[tuple[str, ...], float]]:
-    for form, quality in chain(((form, 1.0) for form in _title_forms(title)), _opening_forms(text)):
+    return _usable(chain(((form, 1.0) for form in _title_forms(title)), _opening_forms(text)))
+
+
+def _usable(forms: Iterable[tuple[str, float]]) -> Iterator[tuple[tuple[str, ...], float]]:
+    for form, quality in forms:
         terms = tuple(analyze(form, query=True)[:LONGEST_NAME])
         if terms and not all(term.isdigit() for term in terms) and max(map(len, terms)) > 1:
             yield terms, quality
