@@ -10,7 +10,17 @@ from node_service.deps import Node
 from node_service.description import describe
 from node_service.edge import Edge
 from node_service.metrics import NodeMetrics
-from node_service.routes import collections, documents, health, search_steps, searches, sources, syncs, workspaces
+from node_service.routes import (
+    collections,
+    documents,
+    evaluations,
+    health,
+    search_steps,
+    searches,
+    sources,
+    syncs,
+    workspaces,
+)
 from node_service.settings import ServiceSettings
 from worker.dispatch import Dispatcher
 from worker.runtime import Runtime
@@ -18,6 +28,7 @@ from worker.runtime import Runtime
 ROUTERS = (
     searches.router,
     search_steps.router,
+    evaluations.router,
     collections.router,
     documents.uploads,
     documents.router,

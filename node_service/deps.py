@@ -181,9 +181,20 @@ def _own_collection(name: CollectionName, identity: AnyKey, db: Db) -> Collectio
 def _own_search(
     search_id: Annotated[str, Path(max_length=64, description="Id of the search.")], identity: AnyKey, db: Db
 ) -> Job:
-    job = jobs.get_job(db, identity.workspace.id, search_id)
-    if job.kind != "search":
-        raise NotFound(f"There is no job {search_id} in this workspace.")
+    return own_job(db, identity.workspace.id, search_id, "search")
+
+
+def _own_evaluation(
+    evaluation_id: Annotated[str, Path(max_length=64, description="Id of the evaluation.")], identity: AnyKey, db: Db
+) -> Job:
+    return own_job(db, identity.workspace.id, evaluation_id, "evaluation")
+
+
+def own_job(db: Database, workspace_id: str, job_id: str, kind: str) -> Job:
+    """The job of this workspace and kind; one of another kind is `NotFound` too."""
+    job = jobs.get_job(db, workspace_id, job_id)
+    if job.kind != kind:
+        raise NotFound(f"There is no job {job_id} in this workspace.")
     return job
 
 
@@ -202,4 +213,5 @@ def _own_sync(
 OwnSource = Annotated[Source, Depends(_own_source)]
 OwnSync = Annotated[Sync, Depends(_own_sync)]
 OwnSearch = Annotated[Job, Depends(_own_search)]
+OwnEvaluation = Annotated[Job, Depends(_own_evaluation)]
 OwnCollection = Annotated[Collection, Depends(_own_collection)]

@@ -16,6 +16,10 @@ server (`?wait=`, `Prefer: wait=`) or follows the events. Every route under `/v1
 and sees the key's workspace only. Errors are problem documents (RFC 9457); `docs/errors.md` lists the types."""
 _TAGS = [
     {"name": "searches", "description": "Ask, wait, follow, cancel."},
+    {
+        "name": "evaluations",
+        "description": "Ask a collection questions whose answers are known, and measure what comes back.",
+    },
     {"name": "collections", "description": "Documents that are searched together."},
     {"name": "documents", "description": "Texts by key."},
     {"name": "sources", "description": "Origins of documents, and their syncs."},

@@ -29,7 +29,8 @@ const row = (tag, cells) => make("tr", "", cells.map((cell) => make(tag, cell)))
 const table = (heads, rows) => make("table", "", [row("th", heads), ...rows.map((cells) => row("td", cells))]);
 const typeOf = (schema = {}) => {
   if (schema.$ref) return schema.$ref.split("/").pop();
-  if (schema.anyOf) return schema.anyOf.map(typeOf).join(" | ");
+  const choices = schema.anyOf || schema.oneOf;
+  if (choices) return choices.map(typeOf).join(" | ");
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (schema.type === "array") return typeOf(schema.items) + "[]";

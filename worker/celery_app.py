@@ -15,7 +15,7 @@ from worker.errors import ConfigurationError
 from worker.settings import WorkerSettings
 
 ROLES = ("agent", "sync")
-"""Queue names as well: `agent` runs searches in threads, `sync` runs syncs in forked processes."""
+"""Queue names as well: `agent` runs searches and evaluations in threads, `sync` runs syncs in forked processes."""
 
 RUN_NEXT = "hopnode.run_next"
 """Name of the one task: run the next job of a role, whichever that is."""

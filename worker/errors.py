@@ -154,7 +154,7 @@ class JobCancelled(NodeError):
 
 
 class JobInterrupted(NodeError):
-    """The process that runs the job was told to stop; the job goes back to the queue untried."""
+    """The process that runs the job was told to stop, or others need its place; the job goes back to the queue untried."""
 
     code = "interrupted"
 

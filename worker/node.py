@@ -13,6 +13,7 @@ from worker.chores import Chore, Housekeeping
 from worker.corpus.corpus import Corpora
 from worker.dispatch import Dispatcher
 from worker.errors import Conflict, NotFound
+from worker.evaluation.job import run_evaluation_job
 from worker.job_context import JobContext
 from worker.job_runner import QueueRunner
 from worker.logs import get_logger
@@ -26,7 +27,11 @@ from worker.store.database import Database
 
 JobHandler: TypeAlias = Callable[[Runtime, JobContext], JsonValue]
 
-HANDLERS: Mapping[str, JobHandler] = {"search": run_search_job, "sync": run_sync_job}
+HANDLERS: Mapping[str, JobHandler] = {
+    "search": run_search_job,
+    "sync": run_sync_job,
+    "evaluation": run_evaluation_job,
+}
 
 VECTOR_SECONDS = 5.0
 SCHEDULE_SECONDS = 15.0
@@ -35,7 +40,7 @@ _log = get_logger(__name__)
 
 
 def make_runner(runtime: Runtime) -> QueueRunner[Runtime]:
-    """Runs searches and syncs over the open runtime."""
+    """Runs searches, syncs and evaluations over the open runtime."""
     return QueueRunner(runtime, HANDLERS)
 
 

@@ -157,7 +157,7 @@ def find(runtime: Runtime, space: Space, request: SearchRequest, context: JobCon
     """Does the search in the mode that the request names, or in the one that `auto` finds fit."""
     if request.mode == "agent":
         return _agent(runtime, space, request, context)
-    with _computing(runtime, context):
+    with computing(runtime, context):
         evidence = survey(request.query, space.insight, request.top_k + SPARE)
         context.check()
         shot = one_shot(evidence, request.top_k + SPARE)
@@ -215,7 +215,7 @@ def _agent(
         return run_rollouts(make, count, request.query, context.check, context.step)
 
     if profile == "offline" or runtime.chat is None:
-        with _computing(runtime, context):
+        with computing(runtime, context):
             evidence = evidence or survey(request.query, space.insight, request.top_k + SPARE)
             offline = OfflinePolicy(space.insight, request.top_k, surveyed=evidence)
             outcome = run(lambda: offline, 1)  # without a model every rollout would be the same
@@ -225,7 +225,7 @@ def _agent(
 
     def weighed() -> Evidence:
         """What scores rest on, with all that it costs to look up: so a model's search finds it there at its end."""
-        with _computing(runtime, context):
+        with computing(runtime, context):
             found = evidence or survey(request.query, space.insight, request.top_k + SPARE)
             rank(found)
             return found
@@ -236,7 +236,7 @@ def _agent(
 
 
 @contextmanager
-def _computing(runtime: Runtime, context: JobContext) -> Generator[None]:
+def computing(runtime: Runtime, context: JobContext) -> Generator[None]:
     """A turn at the cores, waited for as long as the job may go on."""
     while not runtime.computing.acquire(timeout=TURN_SECONDS):
         context.check()

@@ -112,7 +112,7 @@ class WorkerSettings(BaseSettings):
         default=24,
         ge=1,
         le=256,
-        description="Searches that run side by side in one process; those that compute take turns on its cores.",
+        description="Searches and evaluations that run side by side in one process; those that compute take turns on its cores.",
     )
     sync_slots: int = Field(default=2, ge=1, le=64, description="Syncs that run side by side in one process.")
     workspace_job_limit: int = Field(
@@ -127,7 +127,7 @@ class WorkerSettings(BaseSettings):
         default=14_400, ge=1, description="A sync that blocks a Celery worker for longer is killed, in seconds."
     )
     job_retention_days: float = Field(
-        default=30, gt=0, description="Ended searches and syncs are forgotten after this many days."
+        default=30, gt=0, description="Ended searches, syncs and evaluations are forgotten after this many days."
     )
     search_deadline_seconds: float = Field(default=300, gt=0, description="Default wall-clock limit of a search.")
 

@@ -1,7 +1,6 @@
 """Searches over HTTP: ask, wait, list, look, cancel. A search is a job; who runs it is not known here."""
 
 import hashlib
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request, Response
@@ -20,15 +19,15 @@ from node_service.deps import (
     SearchWriter,
     Wait,
 )
+from node_service.job_requests import RETRY_AFTER_SECONDS, accepted_headers, idempotency_of, until_final
 from node_service.job_schemas import SearchCreate, SearchRead, SearchSummary
 from node_service.problems import FieldError, InvalidFields, refusals
 from node_service.schemas import Page
-from node_service.waiting import preferred_wait, wait_until
+from node_service.waiting import preferred_wait
 from worker.corpus.filters import compile_filter
 from worker.store import collections, jobs
-from worker.store.jobs import Idempotency, Job
+from worker.store.jobs import Job
 
-RETRY_AFTER_SECONDS = 1
 router = APIRouter(route_class=NodeRoute, tags=["searches"])
 
 _NO_ANSWERS = FieldError(
@@ -39,17 +38,14 @@ _NO_ANSWERS = FieldError(
     code="no_answer_endpoint",
 )
 
-_LOCATION = {"Location": {"description": "The search.", "schema": {"type": "string"}}}
+_HEADERS = accepted_headers("The search.")
 _ACCEPTED: dict[int | str, dict[str, Any]] = {
     201: {
         "model": SearchRead,
         "description": "Done within the preferred wait.",
-        "headers": _LOCATION | {"Preference-Applied": {"schema": {"type": "string"}}},
+        "headers": {"Location": _HEADERS["Location"], "Preference-Applied": {"schema": {"type": "string"}}},
     },
-    202: {
-        "headers": _LOCATION
-        | {"Retry-After": {"description": "Seconds until it makes sense to ask.", "schema": {"type": "integer"}}},
-    },
+    202: {"headers": _HEADERS},
 }
 
 
@@ -79,7 +75,7 @@ async def create_search(
     headers = {"Location": SearchRead.address(job)}
     if (seconds := preferred_wait(prefer)) is not None:
         seconds = min(seconds, node.settings.max_wait_seconds)
-        job = await _wait(node, job, seconds, request)
+        job = await until_final(node, job, seconds, request)
         headers["Preference-Applied"] = f"wait={seconds:g}"
         if job.status.final:
             return _answer(job, 201, headers)
@@ -119,7 +115,7 @@ async def get_search(
 ) -> Response:
     """The state of a search, and its result once it succeeded; `?wait=n` answers when it ends, after n seconds at most."""
     if wait > 0:
-        job = await _wait(node, job, min(wait, node.settings.max_wait_seconds), request)
+        job = await until_final(node, job, min(wait, node.settings.max_wait_seconds), request)
     answer = _answer(job, 200, {"Cache-Control": "private, no-cache"})
     answer.headers["ETag"] = tag = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'
     if _matches(tag, if_none_match):
@@ -141,28 +137,17 @@ def _queue(node: Node, workspace_id: str, body: SearchCreate, idempotency_key: s
     if body.answer and node.runtime.answers is None:
         raise InvalidFields([_NO_ANSWERS])
     request = body.job_request()
-    idempotency = Idempotency(idempotency_key, _fingerprint(request)) if idempotency_key else None
     job, is_new = jobs.create_job(
-        db, workspace_id=workspace_id, kind="search", role="agent", request=request, idempotency=idempotency
+        db,
+        workspace_id=workspace_id,
+        kind="search",
+        role="agent",
+        request=request,
+        idempotency=idempotency_of(idempotency_key, request),
     )
     if is_new:
         node.dispatcher.kick("agent")
     return job
-
-
-def _fingerprint(request: dict[str, Any]) -> str:
-    """Of what the body means, so that a client may order and space its JSON as it likes."""
-    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
-
-
-async def _wait(node: Node, job: Job, seconds: float, request: Request) -> Job:
-    return await wait_until(
-        lambda: jobs.get_job(node.runtime.db, job.workspace_id, job.id),
-        lambda seen: seen.status.final,
-        seconds=seconds,
-        stopping=node.stopping,
-        gone=request.is_disconnected,
-    )
 
 
 def _answer(job: Job, status: int, headers: dict[str, str]) -> Response:

@@ -10,14 +10,15 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from support.http_node import Tenant, passage, result, serve_node
+from support.http_node import HttpNode, Tenant, passage, result, serve_node
+from support.reports import make_report
 
 from worker.store import jobs, sources
 from worker.store.jobs import JobStatus
 
 API: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text(encoding="utf-8"))
 MISSING = {"name": "nowhere", "key": "no/thing", "search_id": "0" * 24, "source_id": "1" * 24, "sync_id": "2" * 24}
-MISSING["key_id"] = "00000000"
+MISSING |= {"key_id": "00000000", "evaluation_id": "3" * 24}
 WORD = "osprey"
 """Stands in every name and text of the first workspace, and nowhere else."""
 
@@ -99,9 +100,21 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             "search_id": search["id"],
             "source_id": source.id,
             "sync_id": sync.id,
+            "evaluation_id": evaluated(node, owner, name, key),
             "key_id": key_id,
         }
         yield World(owner, stranger, things)
+
+
+def evaluated(node: HttpNode, owner: Tenant, collection: str, key: str) -> str:
+    """The id of an evaluation that was carried out."""
+    questions = [{"id": WORD, "question": f"Where is the {WORD}?", "gold": [key]}]
+    body = {"name": WORD, "collection": collection, "questions": questions}
+    made = owner.http.post("/v1/evaluations", json=body).json()
+    job = node.claim(made["id"])
+    report = make_report({WORD: {key: 1}}).model_dump(mode="json")
+    assert jobs.finish(node.db, job, JobStatus.SUCCEEDED, result={"report": report, "comparison": None, "degraded": []})
+    return made["id"]
 
 
 def told(answer: httpx.Response, resources: dict[str, str]) -> tuple[int, str, dict[str, Any]]:
@@ -134,12 +147,32 @@ def test_no_other_route_shows_or_uses_a_thing_of_another_workspace(world: World,
             missing = world.stranger.http.post("/v1/searches", json={"query": "q", "collection": MISSING["name"]})
             assert told(asked, world.things) == told(missing, MISSING)
         return
+    elif operation.name == "create_evaluation":
+        asked = world.stranger.http.post("/v1/evaluations", json=evaluation(world.things["name"]))
+        missing = world.stranger.http.post("/v1/evaluations", json=evaluation(MISSING["name"]))
+        assert told(asked, world.things) == told(missing, MISSING)
+        return
     else:
         assert operation.method == "GET", f"tell this test what {operation.name} does with things of others"
         answer = operation.call(world.stranger.http, {})
         assert answer.status_code == 200
     for secret in world.secrets:
         assert secret not in answer.text
+
+
+def evaluation(collection: str, **fields: str) -> dict[str, Any]:
+    return {"collection": collection, "questions": [{"question": "q", "gold": ["a"]}]} | fields
+
+
+def test_an_evaluation_of_another_workspace_is_nothing_to_compare_with(world: World) -> None:
+    name = world.stranger.collection(f"{world.things['name']}-3")
+    answers = [
+        (world.stranger.http.post("/v1/evaluations", json=evaluation(name, compare_with=known["evaluation_id"])), known)
+        for known in (world.things, MISSING)
+    ]
+    assert told(*answers[0]) == told(*answers[1])
+    assert answers[0][0].status_code == 404
+    world.stranger.http.delete(f"/v1/collections/{name}")
 
 
 def test_a_cursor_of_another_workspace_leads_to_nothing_of_it(world: World) -> None:

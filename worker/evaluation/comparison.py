@@ -1,7 +1,9 @@
 """Two reports over the same questions, held against each other question by question."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+from pydantic import JsonValue
 
 from worker.errors import InvalidRequest
 from worker.evaluation.metrics import NAMES, Values, figures_of, intervals, table_of
@@ -69,6 +71,12 @@ def compare(before: Report, after: Report) -> Comparison:
     )
     missing = len(old) - len(shared), len(new) - len(shared)
     return Comparison(len(shared), *missing, differences, before.latency_ms.p50, after.latency_ms.p50)
+
+
+def comparison_data(compared: Comparison) -> dict[str, JsonValue]:
+    """The comparison as JSON: its fields by their names, and of each difference whether it is `clear`."""
+    differences: list[JsonValue] = [asdict(one) | {"clear": one.is_clear} for one in compared.differences]
+    return asdict(compared) | {"differences": differences}
 
 
 def _table(records: Sequence[QuestionRecord]) -> Values:

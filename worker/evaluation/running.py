@@ -4,7 +4,7 @@ Gold goes from the data set straight to the scoring; the trial that searches nev
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -16,7 +16,7 @@ from worker.evaluation.dataset import Dataset, Question, Text
 from worker.evaluation.report import Report
 from worker.evaluation.scoring import Run, SpanRun, summed_up
 from worker.evaluation.spans import BUDGET_TOKENS, FIXED_TOKENS, Passage, fixed_pieces, stored
-from worker.evaluation.trial import Asking, Filled, Trial, workspace_of
+from worker.evaluation.trial import Answer, Asking, Filled, Trial, workspace_of
 from worker.runtime import Runtime
 from worker.tokens import count_tokens
 
@@ -80,6 +80,19 @@ def measure(prepared: Prepared, asking: Asking, progress: Progress) -> Outcome:
     trial.ask(questions[0], asking)
     with progress(f"Asking ({asking.mode})", len(questions)) as advance:
         answers = [trial.ask(question, asking) for question in _each(questions, advance)]
+    return concluded(prepared, asking, answers, _legs(prepared, progress) if has_legs(asking) else {})
+
+
+def has_legs(asking: Asking) -> bool:
+    """Whether each leg of the index is measured alone as well: one shot is what rests on them and on nothing else."""
+    return asking.mode == "one_shot"
+
+
+def concluded(
+    prepared: Prepared, asking: Asking, answers: Sequence[Answer], legs: Mapping[str, Mapping[str, Sequence[str]]]
+) -> Outcome:
+    """What the answers to all questions come to; `legs` holds what each leg found, by question."""
+    trial = prepared.trial
     run = Run(
         dataset=prepared.dataset,
         asking=asking,
@@ -88,7 +101,7 @@ def measure(prepared: Prepared, asking: Asking, progress: Progress) -> Outcome:
         titles=prepared.setup.titles,
         seed=prepared.setup.seed,
         documents=prepared.documents,
-        legs=_legs(prepared, progress) if asking.mode == "one_shot" else {},
+        legs=legs,
         spans=prepared.spans,
         filled=prepared.filled,
         unknown_gold=prepared.unknown_gold,

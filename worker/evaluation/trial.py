@@ -20,7 +20,7 @@ from worker.evaluation.metrics import distinct
 from worker.evaluation.spans import Passage
 from worker.job_context import JobContext
 from worker.runtime import Runtime
-from worker.search_job import run_search_job
+from worker.search_job import computing, run_search_job
 from worker.store.collections import Collection, create_collection, get_collection
 from worker.store.jobs import Job, JobStatus
 from worker.store.workspaces import DEFAULT_WORKSPACE, find_workspace
@@ -69,11 +69,12 @@ class Answer:
 
 
 class Trial:
-    """One collection of a node that was opened for this."""
+    """One collection of an open node. Within a job, its searches and looks end as soon as that job has to."""
 
-    def __init__(self, runtime: Runtime, workspace_id: str, name: str) -> None:
+    def __init__(self, runtime: Runtime, workspace_id: str, name: str, within: JobContext | None = None) -> None:
         """`NotFound` when there is no such collection."""
         self._runtime = runtime
+        self._within = within
         self._workspace = workspace_id
         self._name = name
         self._corpus = runtime.corpora.open(workspace_id)
@@ -95,6 +96,11 @@ class Trial:
     def embedder(self) -> str:
         """Name of the collection's embedder, empty before there are documents."""
         return self.collection.embedder or ""
+
+    @property
+    def index_version(self) -> int:
+        """Grows with every change of the collection."""
+        return self._corpus.stats(self.collection).index_version
 
     def keys(self) -> set[str]:
         """The keys of all documents that are stored."""
@@ -127,14 +133,17 @@ class Trial:
             "profile": asking.profile,
             "top_k": asking.top_k,
         }
-        return run_search_job(self._runtime, _Unrecorded(self._runtime, self._workspace, request))
+        return run_search_job(self._runtime, self._context(request))
 
     def ask(self, question: Question, asking: Asking) -> Answer:
-        """What a search finds, and how long it takes. A search that fails is an answer too."""
+        """What a search finds, and how long it takes. A search that fails is an answer too; raises only what the job
+        raises within which this is."""
         started = time.perf_counter()
         try:
             result = self.search(question, asking)
         except NodeError as error:
+            if self._within is not None:
+                self._within.check()  # what ends the job is no answer
             milliseconds = (time.perf_counter() - started) * 1000
             return Answer(question.id, (), (), milliseconds, asking.mode, error=f"{error.code}: {error}")
         milliseconds = (time.perf_counter() - started) * 1000
@@ -144,9 +153,13 @@ class Trial:
         """The documents that either leg of the index finds alone."""
         found: dict[str, list[str]] = {}
         for leg, (dense, lexical) in {"lexical": (0, LEG_DEPTH), "dense": (LEG_DEPTH, 0)}.items():
-            hits = self._corpus.search([self.collection], question.text, k=LEG_DEPTH, dense=dense, lexical=lexical)
+            with computing(self._runtime, self._context({})):
+                hits = self._corpus.search([self.collection], question.text, k=LEG_DEPTH, dense=dense, lexical=lexical)
             found[leg] = distinct([hit.chunk.key for hit in hits.hits])
         return found
+
+    def _context(self, request: dict[str, JsonValue]) -> JobContext:
+        return _Unrecorded(self._runtime, self._workspace, request, self._within)
 
     def _stored(self) -> list[Any]:
         found: list[Any] = []
@@ -158,9 +171,11 @@ class Trial:
 
 
 class _Unrecorded(JobContext):
-    """A job that stands in no table: nobody cancels it, and its steps are not kept."""
+    """A job that stands in no table, so that its steps are not kept; it has to stop when the job `within` which it is does."""
 
-    def __init__(self, runtime: Runtime, workspace_id: str, request: dict[str, JsonValue]) -> None:
+    def __init__(
+        self, runtime: Runtime, workspace_id: str, request: dict[str, JsonValue], within: JobContext | None
+    ) -> None:
         now = time.time()
         job = Job(
             id="evaluation",
@@ -186,6 +201,14 @@ class _Unrecorded(JobContext):
         )
         super().__init__(runtime.db, job, lease_seconds=float("inf"), claimed_at=time.monotonic())
         self._steps = 0
+        self._within = within
+        if within is not None:
+            self.cancelled = within.cancelled
+
+    def check(self) -> None:
+        if self._within is not None:
+            self._within.check()
+        super().check()
 
     def step(self, kind: str, data: Mapping[str, JsonValue]) -> int:  # noqa: ARG002 - the signature is the base's
         self._steps += 1

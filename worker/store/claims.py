@@ -169,6 +169,21 @@ def count_claimable(db: Database, role: str, workspace_limit: int | None = None)
     return sum(min(waiting, max(workspace_limit - busy, 0)) for waiting, busy in rows)
 
 
+def is_in_the_way(db: Database, job: Job, patience_seconds: float, workspace_limit: int) -> bool:
+    """Whether jobs of the same role and of more weight (a smaller `priority`) have been due for longer than this and could be
+    claimed if `job` gave up its place: then no place is free, and this one would help."""
+    with db.read() as connection:
+        now = db.now(connection)
+        due = sa.and_(_claimable(jobs, now - patience_seconds), jobs.c.status == QUEUED, jobs.c.priority < job.priority)
+        busy = sa.and_(jobs.c.status == RUNNING, jobs.c.id != job.id)
+        statement = (
+            sa.select(sa.func.count().filter(due), sa.func.count().filter(busy))
+            .where(jobs.c.role == job.role, jobs.c.status.in_((QUEUED, RUNNING)))
+            .group_by(jobs.c.workspace_id)
+        )
+        return any(waiting and running < workspace_limit for waiting, running in connection.execute(statement))
+
+
 def end_in(
     connection: sa.Connection,
     condition: sa.ColumnElement[bool],

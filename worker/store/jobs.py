@@ -5,6 +5,7 @@ A job that was created here is not lost whatever happens to brokers and workers;
 
 import base64
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -20,6 +21,7 @@ from worker.store.claims import (
     end_in,
     finish,
     give_back,
+    is_in_the_way,
     look,
     reap,
     release,
@@ -39,12 +41,14 @@ __all__ = [
     "cancel",
     "claim_next",
     "count_claimable",
+    "count_steps",
     "create_job",
     "create_job_in",
     "delete_old",
     "finish",
     "get_job",
     "give_back",
+    "is_in_the_way",
     "job_counts",
     "list_jobs",
     "list_steps",
@@ -173,6 +177,15 @@ def list_steps(db: Database, job_id: str, *, after: int = 0, limit: int = 1000) 
     )
     with db.read() as connection:
         return [Step(**row) for row in connection.execute(statement).mappings()]
+
+
+def count_steps(db: Database, job_ids: Collection[str], kind: str) -> dict[str, int]:
+    """How many steps of this kind each of the jobs has; those without any are left out."""
+    statement = sa.select(job_steps.c.job_id, sa.func.count()).where(
+        job_steps.c.job_id.in_(job_ids), job_steps.c.kind == kind
+    )
+    with db.read() as connection:
+        return dict(connection.execute(statement.group_by(job_steps.c.job_id)).all())
 
 
 def cancel(db: Database, workspace_id: str, job_id: str) -> Job:

@@ -107,6 +107,43 @@ def test_within_a_workspace_smaller_priorities_then_older_jobs_come_first(databa
     assert order == [urgent.id, first.id, second.id, idle.id]
 
 
+def _overdue(db: Database, job: jobs.Job) -> None:
+    """As if this job had been due for a minute already."""
+    with db.write() as connection:
+        past = db.now(connection) - 60
+        connection.execute(jobs_table.update().where(jobs_table.c.id == job.id).values(next_at=past))
+
+
+def test_a_job_is_in_the_way_of_what_goes_before_it_and_waits_for_long(database: Database) -> None:
+    workspace, other = new_workspace(database), new_workspace(database)
+    queue_probe(database, workspace, priority=10)
+    held = claim(database)
+    assert held is not None
+
+    def in_the_way(limit: int = 1) -> bool:
+        return jobs.is_in_the_way(database, held, 5, limit)
+
+    _overdue(database, queue_probe(database, workspace, priority=10))
+    _overdue(database, queue_probe(database, other, role="sync"))
+    early = queue_probe(database, other)
+    assert not in_the_way(), "equals, other roles and what has only just come are no reason"
+    _overdue(database, early)
+    assert in_the_way()
+
+
+def test_a_job_is_in_the_way_of_its_own_workspace_but_not_of_one_at_its_cap(database: Database) -> None:
+    workspace, full = new_workspace(database), new_workspace(database)
+    queue_probe(database, workspace, priority=10)
+    held = claim(database)
+    assert held is not None
+    queue_probe(database, full)
+    assert claim(database) is not None
+    _overdue(database, queue_probe(database, full))
+    assert not jobs.is_in_the_way(database, held, 5, 1), "its end would not help a workspace that may not run more"
+    _overdue(database, queue_probe(database, workspace))
+    assert jobs.is_in_the_way(database, held, 5, 1), "its end makes room below the cap of its own workspace"
+
+
 def test_beating_extends_the_lease(database: Database) -> None:
     queue_probe(database, new_workspace(database))
     job = claim(database, lease=5)

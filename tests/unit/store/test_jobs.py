@@ -80,6 +80,20 @@ def test_the_same_idempotency_key_gives_the_same_job(database: Database) -> None
     assert other.id != results[0][0].id
 
 
+def test_steps_are_counted_by_kind_for_many_jobs_at_once(database: Database) -> None:
+    workspace = new_workspace(database)
+    expected = dict[str, int]()
+    for number in range(3):
+        queue_probe(database, workspace)
+        job = claim(database)
+        assert job is not None
+        for kind in ("start", *["turn"] * number):
+            jobs.add_step(database, job, kind, {})
+        expected |= {job.id: number} if number else {}
+    assert jobs.count_steps(database, [*expected, "nothing"], "turn") == expected
+    assert jobs.count_steps(database, [], "turn") == {}
+
+
 def test_lists_are_newest_first_and_pages_neither_repeat_nor_miss(database: Database) -> None:
     workspace = new_workspace(database)
     with database.write() as connection:
