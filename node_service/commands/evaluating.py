@@ -17,10 +17,20 @@ if TYPE_CHECKING:
     from worker.evaluation.dataset import Dataset
     from worker.evaluation.report import Report
     from worker.evaluation.running import Outcome, Setup
+    from worker.evaluation.scoring import Run
     from worker.evaluation.trial import Asking
     from worker.settings import WorkerSettings
 
 FORMATS = "docs/evaluation.md shows every form of question set, with an example."
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the documents are: a collection of the running node, one of a data folder, or none yet."""
+
+    collection: str | None
+    data_dir: Path | None
+    on_node: bool
 
 
 @dataclass(frozen=True)
@@ -61,8 +71,11 @@ def evaluate(
         Path | None, typer.Option(help="Work in this data folder and keep it; otherwise in a temporary one.")
     ] = None,
     collection: Annotated[
-        str | None, typer.Option(help="Ask this collection of --data-dir as it is; gold names its document keys.")
+        str | None, typer.Option(help="Ask this collection as it is, of --data-dir or --node; gold names its keys.")
     ] = None,
+    node: Annotated[
+        bool, typer.Option("--node", help="Have the running node ask its own --collection, over its API.")
+    ] = False,
     report: Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")] = None,
     trec: Annotated[Path | None, typer.Option(help="Write run and qrels files into this folder.")] = None,
     compare: Annotated[
@@ -75,31 +88,64 @@ def evaluate(
 
     invocation: Invocation = ctx.obj
     invocation.quiet_logs()
-    _check(dataset, collection, data_dir, no_titles, embedder)
+    place, files = Place(collection, data_dir, node), Files(report, trec, compare)
+    _check(dataset, place, fills=no_titles or embedder is not None, trec=trec is not None)
     earlier = _earlier(compare)
     questions = _load(dataset, language, split).limited(limit, seed)
-    setup = Setup(not no_titles, seed, embedder, collection)
-    outcome = _run(invocation, questions, setup, Asking(mode, profile, top_k), data_dir)
-    _finish(outcome, Files(report, trec, compare), earlier)
-    raise typer.Exit(_exit_code(outcome.report))
+    asking = Asking(mode, profile, top_k)
+    if collection is not None and node:
+        measured, run = _on_node(invocation, questions, collection, asking, seed), None
+    else:
+        outcome = _run(invocation, questions, Setup(not no_titles, seed, embedder, collection), asking, data_dir)
+        measured, run = outcome.report, outcome.run
+    _finish(measured, run, files, earlier)
+    raise typer.Exit(_exit_code(measured))
 
 
-def _check(dataset: Path, collection: str | None, data_dir: Path | None, no_titles: bool, embedder: str | None) -> None:
-    is_csv = ".csv" in (suffix.lower() for suffix in dataset.suffixes[-2:])
-    if collection and not data_dir:
-        raise CommandError("--collection needs --data-dir: the folder that holds it.", "Name both.", ExitCode.USAGE)
-    if is_csv and not collection:
-        raise CommandError(
+def _check(dataset: Path, place: Place, *, fills: bool, trec: bool) -> None:
+    """Refuses what cannot be together; `fills` says that an option is about filling a collection."""
+    for is_wrong, message, mend in (
+        (
+            place.on_node and place.data_dir is not None,
+            "--node and --data-dir are two places: the running node, and a folder that no node runs on.",
+            "Leave one away; HOPNODE_URL, or HOPNODE_DATA_DIR, says which node.",
+        ),
+        (
+            place.on_node and not place.collection,
+            "--node needs --collection: which one the node is to ask.",
+            "`hopnode collections list` shows what there is.",
+        ),
+        (
+            place.on_node and trec,
+            "--trec needs all that was returned, and a node's report has the ranks of the gold only.",
+            "Leave it away, or stop the node and name its folder with --data-dir.",
+        ),
+        (
+            place.collection and not place.data_dir and not place.on_node,
+            "--collection needs --data-dir, the folder that holds it, or --node.",
+            "With a running node say --node; otherwise name both.",
+        ),
+        (
+            not place.collection and ".csv" in (suffix.lower() for suffix in dataset.suffixes[-2:]),
             "A CSV file holds questions only, and no documents to search.",
-            "Name the collection to ask with --data-dir and --collection.",
-            ExitCode.USAGE,
-        )
-    if collection and (no_titles or embedder):
-        raise CommandError(
+            "Name the collection to ask with --collection, and --node or --data-dir.",
+        ),
+        (
+            place.collection and fills,
             "An existing collection is asked as it is: --no-titles and --embedder would have to fill it anew.",
             "Leave them away.",
-            ExitCode.USAGE,
-        )
+        ),
+    ):
+        if is_wrong:
+            raise CommandError(message, mend, ExitCode.USAGE)
+
+
+def _on_node(invocation: Invocation, dataset: "Dataset", collection: str, asking: "Asking", seed: int) -> "Report":
+    from node_service.commands.evaluating_on_node import evaluate_on_node
+    from node_service.commands.node import open_client
+
+    with open_client(invocation) as client:
+        return evaluate_on_node(client, dataset, collection, asking, seed, bar)
 
 
 def _load(path: Path, language: str | None, split: str | None) -> "Dataset":
@@ -167,17 +213,16 @@ def bar(label: str, total: int) -> Generator[Callable[[], None]]:
         yield advance
 
 
-def _finish(outcome: "Outcome", files: Files, earlier: "Report | None") -> None:
+def _finish(report: "Report", run: "Run | None", files: Files, earlier: "Report | None") -> None:
     from node_service.commands import evaluation_view
     from worker.evaluation.comparison import compare
     from worker.evaluation.trec import write_qrels, write_run
 
-    report, run = outcome.report, outcome.run
     console = display.output()
     evaluation_view.show(console, report)
     if files.report:
         report.write(files.report)
-    if files.trec:
+    if files.trec and run:
         write_qrels(files.trec / "qrels.trec", run.dataset.gold)
         write_run(files.trec / "run.trec", {one.question: one.documents for one in run.answers})
         for leg, ranked in run.legs.items():
