@@ -1,11 +1,12 @@
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from support.corpora import CollectionBook, open_corpora
 
 from worker.corpus.corpus import Corpus
-from worker.corpus.records import NewDocument
+from worker.corpus.insight import CorpusInsight
+from worker.corpus.records import Chunk, Hit, NewDocument, SearchHits
 from worker.corpus.vectors import EmbeddedChroma
 from worker.harness.agent import SearchAgent
 from worker.harness.budget import Limits
@@ -120,6 +121,53 @@ def test_what_is_returned_was_brought_into_view_and_what_does_not_help_was_prune
     assert pruned
     assert not returned & pruned
     assert outcome.usage.context_tokens_final < outcome.usage.context_tokens_peak
+
+
+class Elsewhere(CorpusInsight):
+    """Knows of nothing but the chunks of these keys, whatever is asked."""
+
+    chunks_known: Sequence[Chunk] = ()
+
+    def candidates(self, question: str, per_leg: int) -> SearchHits:
+        return SearchHits(tuple(Hit(chunk, 1.0, rank, rank) for rank, chunk in enumerate(self.chunks_known, 1)))
+
+
+def found_elsewhere(corpus: Corpus, collection: Collection, question: str, known: Sequence[Chunk]) -> AgentOutcome:
+    insight = corpus.insight([collection], None)
+    elsewhere = Elsewhere(insight.store, insight.memory, insight.collections, insight.filter, insight.search)
+    elsewhere.chunks_known = known
+    space = Space(corpus, [collection], None)
+    agent = SearchAgent(OfflinePolicy(elsewhere), space, limits=Limits(), recorder=Recorder(), check=lambda: None)
+    return agent.run(question)
+
+
+def test_the_first_passages_are_brought_into_view_however_little_is_sure(corpus: Corpus, book: CollectionBook) -> None:
+    collection = book.make(embedder="minilm")
+    ships = {f"Ship {n}": f"Ship {n} is a steamer that sank near a harbour." for n in range(120)}
+    fill(corpus, collection, FILMS | ships)
+    question = "What sank near a harbour?"
+    known = [corpus.read([collection], one.id)[0] for one in corpus.documents(collection, limit=5)]
+    assert {chunk.key for chunk in known} == FILMS.keys()
+    assert not {hit.chunk.key for hit in corpus.search([collection], question, k=50).hits} & FILMS.keys()
+    assert keys(found_elsewhere(corpus, collection, question, known), 50) >= FILMS.keys()
+
+
+def test_a_passage_among_many_of_one_name_is_brought_into_view_by_how_it_begins(
+    corpus: Corpus, book: CollectionBook
+) -> None:
+    collection = book.make(embedder="minilm")
+    rules = [
+        f"Handbook rule {n}: ropes are kept dry, and tools are counted at night and again at dawn." for n in range(400)
+    ]
+    handbook = NewDocument(key="Handbook", title="Handbook", text="\n\n".join(rules))
+    corpus.ingest(collection, [handbook], max_chunk_tokens=24)
+    (document,) = corpus.documents(collection, limit=2)
+    sought = [chunk for chunk in corpus.read([collection], document.id) if "rule 277:" in chunk.text]
+    question = "Which ropes are kept dry?"
+    for query in (question, "Handbook", f"Handbook {question}"):
+        assert sought[0].id not in {hit.chunk.id for hit in corpus.search([collection], query, k=50).hits}
+    found = found_elsewhere(corpus, collection, question, sought)
+    assert sought[0].id in {one.chunk.id for one in found.selections}
 
 
 def test_every_passage_says_why_it_is_there(corpus: Corpus, book: CollectionBook) -> None:

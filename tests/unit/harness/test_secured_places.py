@@ -17,7 +17,8 @@ from worker.harness.policies.ranking import CERTAINTY, PLACES, SECURED, Round, r
 class Plain:
     """Twelve chunks, the first of which are nearest to every question; no names and no links."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, words_lead: bool = False) -> None:
+        self._words_lead = words_lead
         self.all = [make_chunk(f"d{row}", row, f"word number {row}") for row in range(12)]
 
     def snapshot(self, question: str) -> AbstractContextManager[None]:
@@ -33,7 +34,7 @@ class Plain:
         return {row: 1 - row / 12 for row in rows}
 
     def words_lead(self, question: str) -> bool:
-        return False
+        return self._words_lead
 
     def frequencies(self, terms: Iterable[str]) -> Mapping[str, int]:
         return dict.fromkeys(terms, 1)
@@ -62,8 +63,8 @@ def weights(count: int, similar: float) -> Round:
 FOR, AGAINST = weights(DIRECT, 1.0), weights(DIRECT + LINKED + CERTAINTY, -1.0)
 
 
-def order_of(*rounds: Round) -> list[int]:
-    insight = Plain()
+def order_of(*rounds: Round, words_lead: bool = False) -> list[int]:
+    insight = Plain(words_lead=words_lead)
     evidence = Evidence(Question("word", insight), insight)
     evidence.collect(10)
     return [one.row for one in rank(evidence, rounds)]
@@ -78,6 +79,10 @@ def test_the_first_of_the_first_look_come_right_behind_the_first_places() -> Non
     assert order[:PLACES] == [11, 10, 9, 8, 7]
     assert order[PLACES : PLACES + SECURED] == [0, 1, 2]
     assert sorted(order) == list(range(12)) and order[PLACES + SECURED :] == [6, 5, 4, 3]
+
+
+def test_where_words_lead_they_come_right_behind_the_first_two() -> None:
+    assert order_of(FOR, AGAINST, words_lead=True) == [11, 10, 0, 1, 2, 9, 8, 7, 6, 5, 4, 3]
 
 
 def test_they_keep_the_trust_that_they_had_by_themselves() -> None:

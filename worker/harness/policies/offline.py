@@ -26,10 +26,12 @@ FETCHING_TURNS = 4
 """Turns spent on bringing into view what ranks high, before the policy settles for what it holds."""
 SHORT_DOCUMENT_TOKENS = 1_500
 NAME_WORDS = 8
+OPENING_CHARACTERS = 120
 RANK_AT_LEAST = 5
 
-FETCH_TRUST = 0.01
-"""A passage less likely than this to be needed is not brought into view, however high it ranks."""
+FETCHED_PLACES, FETCH_TRUST = 5, 0.01
+"""The first passages are brought into view in any case: where nothing is sure, the best of it is still the best. Behind them
+a passage has to be at least so likely to be needed."""
 TELLING_WEIGHT = 6.0
 """Names of the question lighter than this (in summed inverse document frequency) are not searched for by themselves."""
 
@@ -71,7 +73,8 @@ class OfflinePolicy:
             self._ranking = rank(self._evidence)
         wanted = self._ranking[: self._keep]
         held = {one.chunk.row for one in view.held}
-        missing = [one for one in wanted if one.row not in held and one.trust >= FETCH_TRUST]
+        likely = [one for place, one in enumerate(wanted) if place < FETCHED_PLACES or one.trust >= FETCH_TRUST]
+        missing = [one for one in likely if one.row not in held]
         calls = self._fetches(self._evidence, missing) if len(view.turns) <= FETCHING_TURNS and not view.closing else []
         useless = self._useless(view)
         if calls or (useless and not view.closing):
@@ -103,14 +106,15 @@ class OfflinePolicy:
         return calls
 
     def _ways(self, evidence: Evidence, candidate: Candidate) -> list[tuple[str, str, str]]:
-        """A search by its name and by the words it shares with the question; a short document may be read."""
+        """A search by its name and by the words it shares with the question; a short document may be read; at last a search
+        by how it begins, which finds it among many of one name."""
         chunk = candidate.chunk
         name = " ".join(called(evidence, chunk.row).split()[:NAME_WORDS])
         searches = (name, " ".join([name, *telling_words(evidence, chunk.row)]))
         ways = [("search_corpus", "query", query) for query in searches]
         if chunk.position == 0 and chunk.tokens < SHORT_DOCUMENT_TOKENS:
             ways.append(("read_document", "doc_id", chunk.document_id))
-        return ways
+        return [*ways, ("search_corpus", "query", " ".join(chunk.text[:OPENING_CHARACTERS].split()))]
 
     def _useless(self, view: ContextView) -> list[str]:
         """Ids in view that rank too low to be returned."""

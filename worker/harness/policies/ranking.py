@@ -15,9 +15,10 @@ from worker.harness.policies.evidence import DIRECT, Evidence, Numbers
 
 MOST_SEEDS, LEAST_SEED_TRUST = 15, 0.005
 MOST_SHARING, LEAST_SHARING_TRUST = 6, 0.02
-SECURED, PLACES = 3, 5
+SECURED, PLACES, PLACES_BEHIND_WORDS = 3, 5, 2
 """So many of those that are best without links come no later than right behind so many places: where a question needs one
-passage, links mislead, and what was plain at the first look must not be lost for them."""
+passage, links mislead, and what was plain at the first look must not be lost for them. Where words lead, links count less: what
+they are worth was learnt from English."""
 PARTS = ("mean", "scale", "trust", "order", "words")
 """What a round holds, in the order of `Round`."""
 CERTAINTY = 6
@@ -101,18 +102,18 @@ def _rank(evidence: Evidence, rounds: Sequence[Round]) -> list[Ranked]:
         best = zip(order.tolist(), score[order].tolist(), trust[order].tolist(), strict=True)
         ranked = [Ranked(evidence.rows[at], its_score, its_trust) for at, its_score, its_trust in best]
         plain = plain or ranked[:SECURED]
-    return _secured(ranked, plain)
+    return _secured(ranked, plain, PLACES_BEHIND_WORDS if words_lead else PLACES)
 
 
-def _secured(ranked: list[Ranked], plain: Sequence[Ranked]) -> list[Ranked]:
+def _secured(ranked: list[Ranked], plain: Sequence[Ranked], places: int) -> list[Ranked]:
     """The same order, in which none of `plain` comes later than behind the first places; there it keeps the trust that it
     had by itself."""
-    leading = {one.row for one in ranked[:PLACES]}
+    leading = {one.row for one in ranked[:places]}
     late = {one.row: one for one in plain if one.row not in leading}
     kept = {one.row: one.score for one in ranked if one.row in late}
     rest = [one for one in ranked if one.row not in late]
     moved = [Ranked(row, kept[row], one.trust) for row, one in late.items()]
-    return [*rest[:PLACES], *moved, *rest[PLACES:]]
+    return [*rest[:places], *moved, *rest[places:]]
 
 
 @cache
