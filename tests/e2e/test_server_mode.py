@@ -31,13 +31,15 @@ QUESTION = "Where was the engine of the ferry Nordlys built?"
 
 
 class Model:
-    """A chat model that keeps silent when it is asked while `silent`, and else searches once and names what it saw."""
+    """A chat model that searches once and names what it saw; keeps silent when it is asked while `silent`, and at the request
+    with the number `silent_at`."""
 
     def __init__(self) -> None:
         self.silent = False
+        self.silent_at = 0
 
     def __call__(self, request: ServerRequest) -> Reply:
-        if self.silent:
+        if self.silent or request.number == self.silent_at:
             self.silent = False
             return Fault(wait_seconds=600)
         results = [one["content"] for one in cast(Any, request.body["messages"]) if one["role"] == "tool"]
@@ -206,6 +208,35 @@ def test_a_search_whose_worker_is_killed_is_finished_by_the_next_one(
         steps = http.get(f"{made['url']}/trajectory").json()["steps"]
         assert [step["kind"] for step in steps].count("end") == 1
         assert [step["seq"] for step in steps] == list(range(1, ended["last_step"] + 1))
+
+
+def test_an_evaluation_whose_worker_is_killed_goes_on_behind_what_was_asked(
+    node: Deployment, chat: ScriptedChatServer
+) -> None:
+    assert isinstance(chat.reply, Model)
+    questions = [
+        {"question": QUESTION, "gold": ["engine.txt"]},
+        {"question": "Who has the key?", "gold": ["harbour.txt"]},
+    ]
+    body = {"collection": "handbook", "questions": questions, "mode": "agent", "profile": "generic"}
+    with node.client() as http:
+        search(http, QUESTION)  # the worker is up
+        before = len(chat.requests)
+        alone = http.post("/v1/evaluations", json=body).json()
+        whole = http.get(alone["url"], params={"wait": END_SECONDS}).json()
+        assert (whole["status"], whole["attempt"]) == ("succeeded", 1)
+        needed = len(chat.requests) - before
+        chat.reply.silent_at = len(chat.requests) + needed  # the last of all requests gets no answer
+        made = http.post("/v1/evaluations", json=body | {"compare_with": alone["id"]}).json()
+        wait_until(lambda: len(chat.requests) == before + 2 * needed, END_SECONDS, "the last question is asked")
+        assert http.get(made["url"]).json()["progress"] == {"asked": 1, "questions": 2}
+        node.family(AGENT)[0].kill()
+        wait_until(lambda: http.get(made["url"]).json()["status"] == "succeeded", END_SECONDS, "it was taken up again")
+        ended = http.get(made["url"]).json()
+    assert claimed(node, AGENT, made["id"])
+    assert (ended["attempt"], ended["report"]["failed"]) == (2, {})
+    assert ended["report"]["recall"] == whole["report"]["recall"]
+    assert {one["difference"] for one in ended["comparison"]["differences"]} == {0.0}
 
 
 def test_the_command_line_finds_the_node_and_the_doctor_calls_it_sound(node: Deployment) -> None:
