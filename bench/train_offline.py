@@ -29,6 +29,8 @@ from worker.runtime import Runtime
 
 ROUNDS = 3
 SEED = 0
+TAUGHT_FROM = 60
+"""Passages that the candidates are gathered for: far more than searches want, since what does not answer teaches too."""
 WEIGHTS = Path(ranking.__file__).parent / "ranking.json"
 
 
@@ -61,7 +63,8 @@ def asked_in(runtime: Runtime, folder: Path, most: int) -> Iterator[Asked]:
             for one in prepared.dataset.questions:
                 gold = frozenset(prepared.dataset.gold[one.id].gains)
                 words_lead = insight.words_lead(one.text)
-                yield Asked(folder.name, dataset.name, titled, several, words_lead, survey(one.text, insight), gold)
+                evidence = survey(one.text, insight, TAUGHT_FROM)
+                yield Asked(folder.name, dataset.name, titled, several, words_lead, evidence, gold)
 
 
 def fit_trust(numbers: Numbers, labels: Numbers, mean: Numbers, scale: Numbers) -> Numbers:

@@ -72,14 +72,14 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RedisSer
 
 @contextmanager
 def deployed(
-    lines: list[str], folder: Path, postgres: PostgresServer, redis: RedisServer, **settings: str
+    lines: list[str], folder: Path, postgres: PostgresServer, redis_url: str, **settings: str
 ) -> Generator[Deployment]:
     """The printed lines on places of our own: a database without tables, an empty data folder, free ports."""
     database_url, chroma_port = postgres.new_empty_database(), free_port()
     places = {
         "/var/lib/hopnode": str(folder / "data"),
         "postgresql+psycopg://hopnode:secret@127.0.0.1:5432/hopnode": database_url,
-        "redis://127.0.0.1:6379/0": redis.url,
+        "redis://127.0.0.1:6379/0": redis_url,
         "--port 8700": f"--port {free_port()}",
     }
     if any("HOPNODE_CHROMA_URL" in line for line in lines):
@@ -105,7 +105,7 @@ def node(
     """All that the page prints, in its order, with three documents in the collection `handbook`."""
     settings = {"egress_allow_hosts": site.host, "chat_url": chat.url, "chat_model": "scripted"}
     folder = tmp_path_factory.mktemp("server-mode")
-    with deployed(printed_block(), folder, postgres_server, redis_server, **settings) as node:
+    with deployed(printed_block(), folder, postgres_server, redis_server.url, **settings) as node:
         node.start(CHROMA)
         assert "up to date now" in node.finish(node.command("hopnode migrate"))
         node.start_api()
@@ -251,7 +251,7 @@ def test_without_a_chroma_server_the_api_hosts_one_and_workers_find_it_wherever_
     tmp_path: Path, postgres_server: PostgresServer, redis_server: RedisServer
 ) -> None:
     lines = [line for line in printed_block() if "HOPNODE_CHROMA_URL" not in line and not line.startswith(CHROMA)]
-    with deployed(lines, tmp_path, postgres_server, redis_server) as node:
+    with deployed(lines, tmp_path, postgres_server, redis_server.database(1)) as node:
         node.finish(node.command("hopnode migrate"))
         node.start(AGENT)
         node.start_api()

@@ -23,7 +23,11 @@ class RedisServer:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self.port = _free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.url = self.database(0)
+
+    def database(self, number: int) -> str:
+        """The URL of one of its sixteen databases: nodes that share one take each other's wake-ups."""
+        return f"redis://127.0.0.1:{self.port}/{number}"
 
     def start(self) -> None:
         """Starts with an empty database and returns when it answers."""
