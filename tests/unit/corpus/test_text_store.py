@@ -59,6 +59,34 @@ def test_a_reader_sees_one_state_while_a_writer_commits(tmp_path: Path) -> None:
     store.close()
 
 
+def test_all_reads_of_a_thread_within_a_snapshot_are_of_one_moment(tmp_path: Path) -> None:
+    store = TextStore(tmp_path / "corpus.db")
+    with store.write() as connection:
+        ensure_collection(connection, "before")
+
+    def collections() -> int:
+        with store.read() as connection:
+            return int(connection.execute("SELECT count(*) FROM collection").fetchone()[0])
+
+    def write_meanwhile() -> None:
+        with store.write() as connection:
+            ensure_collection(connection, "meanwhile")
+        seen_outside.append(collections())
+
+    seen_outside: list[int] = []
+    with store.snapshot():
+        assert collections() == 1
+        writer = threading.Thread(target=write_meanwhile)
+        writer.start()
+        writer.join()
+        with store.snapshot():
+            assert collections() == 1
+        assert collections() == 1
+    assert seen_outside == [2]
+    assert collections() == 2
+    store.close()
+
+
 def test_many_threads_write_one_after_the_other(tmp_path: Path) -> None:
     store = TextStore(tmp_path / "corpus.db")
 

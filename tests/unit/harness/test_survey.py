@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
@@ -85,3 +86,17 @@ def test_words_lead_where_the_embedder_does_not_know_the_language_unless_the_col
     numbers = np.eye(len(first.order))
     plain, led_by_words = (judge(numbers, first, words_lead=words_lead)[1] for words_lead in (False, True))
     assert not np.allclose(plain, led_by_words)
+
+
+def test_a_policy_that_looks_twice_sees_one_state_of_the_index(corpus: Corpus, collection: Collection) -> None:
+    insight, question = corpus.insight([collection]), "Who directed Northern Light?"
+    with insight.snapshot(question):
+        before = insight.size()
+        (first, *_) = insight.candidates(question, 5).hits
+        deleting = threading.Thread(target=corpus.delete, args=(collection, [first.chunk.key]))
+        deleting.start()
+        deleting.join()
+        assert insight.size() == before
+        assert insight.chunks([first.chunk.row])
+    assert insight.size() == before - 1
+    assert not insight.chunks([first.chunk.row])
