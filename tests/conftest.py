@@ -9,7 +9,8 @@ from support.postgres import PostgresServer
 
 from worker.store.database import Database
 
-ENGINES = ("sqlite", "postgresql")
+ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.slow))
+"""`make test` runs each test of a database on both; the fast round has SQLite."""
 
 
 @pytest.fixture(scope="session")
