@@ -238,14 +238,10 @@ class Corpus:
         """
         for collection in collections:
             self._own(collection)
-        search = Search(self._store, self._parts.vectors, self._parts.embedders, self._memory, self.workspace_id)
         limits = {"k": k, "dense": dense, "lexical": lexical}
-        hits, missing = search.run(
+        return self._new_search().run(
             collections, query, **limits, exclude=exclude, filter=filter, missing_rank=missing_rank
         )
-        for collection_id in missing:
-            self._drainer.recheck(collection_id)
-        return hits
 
     def grep(
         self,
@@ -281,9 +277,11 @@ class Corpus:
         """What a policy without a language model may know of these collections beyond searching them."""
         for collection in collections:
             self._own(collection)
-        parts = self._parts
-        search = Search(self._store, parts.vectors, parts.embedders, self._memory, self.workspace_id)
-        return CorpusInsight(self._store, self._memory, collections, filter, search)
+        return CorpusInsight(self._store, self._memory, collections, filter, self._new_search())
+
+    def _new_search(self) -> Search:
+        parts, recheck = self._parts, self._drainer.recheck
+        return Search(self._store, parts.vectors, parts.embedders, self._memory, self.workspace_id, recheck)
 
     def read(self, collections: Sequence[Collection], document_id: str) -> list[Chunk]:
         """All chunks of a document in its order; `NotFound` when it is in none of the collections."""

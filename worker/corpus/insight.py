@@ -5,7 +5,7 @@ Answers for one question over the collections of one search; every answer is joi
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
@@ -32,7 +32,7 @@ class CorpusInsight:
     collections: Sequence[Collection]
     filter: Mapping[str, JsonValue] | None
     search: Search
-    _seen: list[CollectionRow] | None = None
+    _seen: list[CollectionRow] | None = field(default=None, init=False, repr=False)
 
     @contextmanager
     def snapshot(self, question: str) -> Generator[None]:
@@ -56,7 +56,7 @@ class CorpusInsight:
 
     def candidates(self, question: str, per_leg: int) -> SearchHits:
         """The best chunks of either leg with their ranks, at most `per_leg` of each."""
-        hits, _ = self.search.run(
+        return self.search.run(
             self.collections,
             question,
             k=2 * per_leg * len(self.collections),
@@ -65,7 +65,6 @@ class CorpusInsight:
             exclude=frozenset(),
             filter=self.filter,
         )
-        return hits
 
     def similarities(self, question: str, rows: Sequence[int]) -> dict[int, float]:
         """Cosine of the question with each row's vector; rows without a vector are left out, and all rows where the

@@ -26,7 +26,7 @@ _FIRST_BLOCK = 128
 _LIKELY = 4_096
 _NEXT_BLOCK = 1_024
 _KEPT_COLLECTIONS = 32
-_KEPT_TERMS = 50_000
+_KEPT_TERMS = 10_000
 _TAIL_PATIENCE_SECONDS = 0.1
 """How long a search waits for another one that reads the tail; after that FTS5 answers it."""
 

@@ -1,6 +1,6 @@
 """One search over one or more collections: embeds the query once per embedder, runs both legs, fuses them, fetches the hits."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,8 +53,16 @@ class Search:
     """A search of one workspace; made for one query and thrown away."""
 
     def __init__(
-        self, store: TextStore, vectors: Vectors, embedders: Embedders, memory: SearchMemory, workspace_id: str
+        self,
+        store: TextStore,
+        vectors: Vectors,
+        embedders: Embedders,
+        memory: SearchMemory,
+        workspace_id: str,
+        unanswered: Callable[[str], None],
     ) -> None:
+        """`unanswered` is told the id of each collection whose vector index did not answer, so that it is looked after."""
+        self._unanswered = unanswered
         self._store = store
         self._vectors = vectors
         self._embedders = embedders
@@ -73,8 +81,8 @@ class Search:
         exclude: Set[str],
         filter: Mapping[str, JsonValue] | None,
         missing_rank: int | None = None,
-    ) -> tuple[SearchHits, list[str]]:
-        """The hits, and the ids of collections whose vector index did not answer."""
+    ) -> SearchHits:
+        """The best `k` hits of both legs."""
         found = _Found()
         self.embed(collections, query if dense > 0 else "")
         with self._store.read() as connection:
@@ -87,7 +95,9 @@ class Search:
             Hit(chunks[row], score, found.dense_rank.get(row), found.lexical_rank.get(row)) for row, score in fused
         )
         degraded = tuple(sorted(found.degraded))
-        return SearchHits(hits, degraded, found.index_version, found.vector_lag), found.missing
+        for collection_id in found.missing:
+            self._unanswered(collection_id)
+        return SearchHits(hits, degraded, found.index_version, found.vector_lag)
 
     def embed(self, collections: Sequence[Collection], query: str) -> None:
         """Before a snapshot is taken: a remote embedder may be slow, and a snapshot should be short."""

@@ -6,11 +6,11 @@ import pytest
 from support.corpora import CollectionBook
 
 from worker.corpus import outbox
-from worker.corpus.corpus import Corpora
+from worker.corpus.corpus import Corpora, Corpus
 from worker.corpus.draining import Drainer
 from worker.corpus.outbox import vector_name
 from worker.corpus.reading import collection_rows
-from worker.corpus.records import NewDocument
+from worker.corpus.records import NewDocument, SearchHits
 from worker.corpus.text_store import TextStore
 from worker.corpus.vectors import EmbeddedChroma, HttpChroma
 from worker.errors import VectorsUnavailable
@@ -45,15 +45,29 @@ def test_after_an_ingest_the_vector_index_knows_what_the_text_store_knows(
     assert corpus.stats(book.make()).vector_lag == 0
 
 
+def by_the_search_tool(corpus: Corpus, book: CollectionBook) -> SearchHits:
+    return corpus.search([book.make()], "number3")
+
+
+def by_a_look_without_tools(corpus: Corpus, book: CollectionBook) -> SearchHits:
+    return corpus.insight([book.make()]).candidates("number3", 10)
+
+
+@pytest.mark.parametrize("look", [by_the_search_tool, by_a_look_without_tools])
 def test_a_vector_index_that_was_lost_is_built_again_without_embedding(
-    open_node: Callable[..., Corpora], book: CollectionBook, chroma: EmbeddedChroma, tmp_path: Path, embedder: object
+    look: Callable[[Corpus, CollectionBook], SearchHits],
+    open_node: Callable[..., Corpora],
+    book: CollectionBook,
+    chroma: EmbeddedChroma,
+    tmp_path: Path,
+    embedder: object,
 ) -> None:
     corpora = open_node(chroma)
     corpus = corpora.open("w1")
     corpus.ingest(book.make(), some(30))
     embedded = embedder.texts  # type: ignore[attr-defined]
     chroma.drop(vector_name("w1", "c1", 1))
-    assert corpus.search([book.make()], "number3").degraded == ("vectors-unavailable",)
+    assert look(corpus, book).degraded == ("vectors-unavailable",)
     corpora.drain_vectors()
     hits = corpus.search([book.make()], "text number3", lexical=0)
     assert hits.degraded == () and hits.hits[0].chunk.key == "003"
