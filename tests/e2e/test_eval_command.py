@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from support.cli import Cli
 
@@ -98,9 +97,9 @@ def test_a_running_node_measures_what_a_run_of_ones_own_does_and_the_two_are_com
         where = ("--node", "--collection", "eval-ferries", "--mode", "one_shot")
         done = cli.run("eval", "ferries", *where, "--json", "node.json", "--compare", "alone.json")
         assert done.returncode == 0, done.stderr
-        with httpx.Client(headers={"Authorization": f"Bearer {cli.key}"}, trust_env=False) as http:
-            (listed,) = http.get(f"{cli.node_url}/v1/evaluations").json()["items"]
-            kept = http.get(f"{cli.node_url}{listed['url']}").json()["report"]
+        with cli.client() as http:
+            (listed,) = http.get("/v1/evaluations").json()["items"]
+            kept = http.get(listed["url"]).json()["report"]
     for words in ("2 questions over 4 documents", "lexical alone", "beside alone.json, over the 2 questions of both"):
         assert words in done.stdout
     assert f"evaluation {listed['id']} on the node" in done.stderr
@@ -123,14 +122,14 @@ def test_leaving_an_evaluation_on_a_node_cancels_it_there(cli: Cli) -> None:
         docs.mkdir()
         (docs / "key.md").write_text("The harbour master keeps the key of the lighthouse.")
         assert cli.run("add", "docs", "--collection", "boats").returncode == 0
-        with cli.serve(), httpx.Client(headers={"Authorization": f"Bearer {cli.key}"}, trust_env=False) as http:
+        with cli.serve(), cli.client() as http:
             asks = cli.start(
                 *("eval", "ferries", "--node", "--collection", "boats", "--mode", "agent", "--profile", "generic")
             )
             assert waits.wait(60)
             asks.send_signal(signal.SIGINT)
             asks.communicate(timeout=60)
-            (ended,) = http.get(f"{cli.node_url}/v1/evaluations").json()["items"]
+            (ended,) = http.get("/v1/evaluations").json()["items"]
     assert asks.returncode == 130
     assert (ended["status"], ended["progress"]) == ("cancelled", {"asked": 0, "questions": 2})
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from support.cli import Cli, wait_for
 
@@ -55,12 +54,6 @@ def cli(tmp_path: Path, model: Model) -> Iterator[Cli]:
         yield Cli(tmp_path / "data", tmp_path, log_level="warning", **settings)
 
 
-def client(cli: Cli) -> httpx.Client:
-    return httpx.Client(
-        base_url=str(cli.node_url), headers={"Authorization": f"Bearer {cli.key}"}, timeout=90, trust_env=False
-    )
-
-
 def kinds_by_attempt(cli: Cli, evaluation_id: str) -> dict[int, list[str]]:
     db = Database(f"sqlite:///{cli.data_dir / 'hopnode.db'}")
     try:
@@ -77,7 +70,7 @@ def test_the_next_process_goes_on_behind_what_was_asked(cli: Cli, model: Model, 
     assert cli.run("add", "docs").returncode == 0
     questions = [{"id": t, "question": QUESTIONS[t], "gold": [f"{t}.txt"]} for t in TOPICS]
     body = {"collection": "default", "questions": questions, "mode": "agent", "profile": "generic"}
-    with cli.serve() as process, client(cli) as http:
+    with cli.serve() as process, cli.client(timeout=90) as http:
         made = http.post("/v1/evaluations", json=body).json()
         assert model.waits.wait(END_SECONDS)
         assert http.get(made["url"]).json()["progress"] == {"asked": 2, "questions": 4}
@@ -85,7 +78,7 @@ def test_the_next_process_goes_on_behind_what_was_asked(cli: Cli, model: Model, 
         process.wait(30)
     (cli.data_dir / "node.json").unlink(missing_ok=True)  # left behind by the killed process
     model.silent, before = False, list(model.asked)
-    with cli.serve(), client(cli) as http:
+    with cli.serve(), cli.client(timeout=90) as http:
         wait_for(lambda: http.get(made["url"]).json()["status"] == "succeeded", END_SECONDS)
         ended = http.get(made["url"]).json()
     assert ended["attempt"] == 2

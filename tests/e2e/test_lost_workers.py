@@ -66,12 +66,6 @@ def cli(tmp_path: Path, model: Model) -> Iterator[Cli]:
         yield Cli(tmp_path / "data", tmp_path, log_level="warning", **settings)
 
 
-def client(cli: Cli) -> httpx.Client:
-    return httpx.Client(
-        base_url=str(cli.node_url), headers={"Authorization": f"Bearer {cli.key}"}, timeout=30, trust_env=False
-    )
-
-
 def begun(cli: Cli, http: httpx.Client, model: Model) -> dict[str, Any]:
     """A search that waits for the third reply of its model."""
     assert cli.run("add", "docs").returncode == 0
@@ -122,7 +116,7 @@ def check(http: httpx.Client, search: dict[str, Any], model: Model, last: int = 
 
 def test_a_process_that_is_killed_leaves_a_search_that_the_next_one_begins_again(cli: Cli, model: Model) -> None:
     seen: list[dict[str, Any]] = []
-    with cli.serve() as process, client(cli) as http, client(cli) as listening:
+    with cli.serve() as process, cli.client() as http, cli.client() as listening:
         search = begun(cli, http, model)
         listener = threading.Thread(target=until_it_breaks_off, args=(listening, search, seen))
         listener.start()
@@ -132,7 +126,7 @@ def test_a_process_that_is_killed_leaves_a_search_that_the_next_one_begins_again
         listener.join(END_SECONDS)
     (cli.data_dir / "node.json").unlink()  # left behind by the killed process; the next one writes its own
     model.silent = False
-    with cli.serve(), client(cli) as http:
+    with cli.serve(), cli.client() as http:
         rest = list(events(http, search, last=seen[-1]["seq"]))
         steps = check(http, search, model)
     assert rest[-1] == ("end", {"search_id": search["id"], "status": "succeeded", "last_step": steps[-1]["seq"]})
@@ -143,7 +137,7 @@ def test_a_process_that_is_killed_leaves_a_search_that_the_next_one_begins_again
 def test_a_process_that_froze_past_its_lease_writes_nothing_more_for_the_attempt_it_lost(
     cli: Cli, model: Model
 ) -> None:
-    with cli.serve() as process, client(cli) as http:
+    with cli.serve() as process, cli.client() as http:
         search = begun(cli, http, model)
         db = Database(f"sqlite:///{cli.data_dir / 'hopnode.db'}")
         process.send_signal(signal.SIGSTOP)

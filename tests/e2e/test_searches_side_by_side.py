@@ -5,7 +5,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from support.cli import Cli, wait_for
 
@@ -34,8 +33,7 @@ def test_sixteen_searches_of_one_workspace_ask_their_model_at_the_same_time(tmp_
         with cli.serve():
             added = cli.run("add", "note.txt")
             assert added.returncode == 0, added.stderr
-            headers = {"Authorization": f"Bearer {cli.key}"}
-            with httpx.Client(base_url=str(cli.node_url), headers=headers, timeout=30, trust_env=False) as http:
+            with cli.client() as http:
                 body = {"query": "Who keeps the key?", "collection": "default", "mode": "agent"}
                 made = [http.post("/v1/searches", json=body).json() for _ in range(SEARCHES)]
                 read = lambda: [http.get(search["url"]).json() for search in made]  # noqa: E731

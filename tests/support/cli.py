@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 COMMAND_SECONDS = 120.0
 START_SECONDS = 90.0
 
@@ -81,6 +83,11 @@ class Cli:
             return json.loads((self.data_dir / "node.json").read_text())["url"]
         except (OSError, ValueError):
             return None
+
+    def client(self, timeout: float = 30) -> httpx.Client:
+        """A client of the node of the data folder, with its first key; the caller closes it."""
+        headers = {"Authorization": f"Bearer {self.key}"}
+        return httpx.Client(base_url=str(self.node_url), headers=headers, timeout=timeout, trust_env=False)
 
     @property
     def key(self) -> str:
