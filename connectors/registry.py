@@ -8,7 +8,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from connectors.base import Connector
 from connectors.egress import EgressPolicy
 from connectors.errors import InvalidConfig
-from connectors.website import WebsiteConfig, WebsiteConnector
+from connectors.website.connector import WebsiteConfig, WebsiteConnector
 
 
 @dataclass(frozen=True)

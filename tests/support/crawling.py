@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from connectors.base import Complete, Fetched, ItemRef, Partial, Resume, Skip, Wait
 from connectors.egress import EgressPolicy
-from connectors.website import WebsiteConfig, WebsiteConnector
+from connectors.website.connector import WebsiteConfig, WebsiteConnector
 from support.website import Site
 
 

@@ -7,8 +7,8 @@ from connectors.base import Content, Gone
 from connectors.egress import EgressPolicy
 from connectors.errors import InvalidConfig
 from connectors.registry import CONNECTORS, config_schema, make
-from connectors.website import WebsiteConfig, WebsiteConnector
-from connectors.website_spool import Spool
+from connectors.website.connector import WebsiteConfig, WebsiteConnector
+from connectors.website.spool import Spool
 
 
 def test_a_kind_and_a_configuration_make_a_connector() -> None:

@@ -12,7 +12,7 @@ from support.website import Site, article, docs_site, html, serve_site, spa, url
 from connectors.base import Content, Failure, Gone, ItemRef, Unchanged
 from connectors.egress import EgressPolicy
 from connectors.errors import EgressBlocked
-from connectors.website import WebsiteConfig, WebsiteConnector
+from connectors.website.connector import WebsiteConfig, WebsiteConnector
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ import pytest
 from support.website import article, html, spa
 
 from connectors.errors import PageRejected
-from connectors.website_pages import PageFacts, decode, read_page, robots_directives
-from connectors.website_reader import PageReader
+from connectors.website.page_reader import PageReader
+from connectors.website.pages import PageFacts, decode, read_page, robots_directives
 
 URL = "http://h.test/docs/1"
 

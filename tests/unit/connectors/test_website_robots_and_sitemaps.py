@@ -9,8 +9,8 @@ from support.website import XMLNS, Site, urlset
 from connectors.egress import EgressPolicy
 from connectors.errors import BodyTooLarge, BodyUnreadable, EgressBlocked, RobotsUnavailable
 from connectors.http import open_client
-from connectors.website_robots import Robots, read_robots
-from connectors.website_sitemaps import MAX_BYTES, MAX_URLS, read_sitemap
+from connectors.website.robots import Robots, read_robots
+from connectors.website.sitemaps import MAX_BYTES, MAX_URLS, read_sitemap
 
 MAP = "http://h.test/sitemap.xml"
 

@@ -17,14 +17,14 @@ from connectors.errors import (
     RobotsUnavailable,
 )
 from connectors.http import Reply
-from connectors.website_config import WebsiteConfig
-from connectors.website_discovery import SitemapWalk
-from connectors.website_fetch import Visitor, document_version, file_name, kind_of
-from connectors.website_memory import Frontier, Memory, PageRecord, Progress, Visit
-from connectors.website_pages import PageFacts, robots_directives
-from connectors.website_reader import PageReader
-from connectors.website_spool import Spool
-from connectors.website_urls import Scope, normalize, origin
+from connectors.website.config import WebsiteConfig
+from connectors.website.crawl_memory import Frontier, Memory, PageRecord, Progress, Visit
+from connectors.website.page_reader import PageReader
+from connectors.website.pages import PageFacts, robots_directives
+from connectors.website.sitemap_walk import SitemapWalk
+from connectors.website.spool import Spool
+from connectors.website.urls import Scope, normalize, origin
+from connectors.website.visitor import Visitor, document_version, file_name, kind_of
 
 _MOST_HOPS = 5
 _MOST_TRIES = 3

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator
 
-from connectors.website_urls import normalize
+from connectors.website.urls import normalize
 
 
 def _one_or_many(value: Any) -> Any:

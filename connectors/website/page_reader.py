@@ -9,7 +9,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 from connectors.errors import PageRejected
-from connectors.website_pages import PageFacts, read_page
+from connectors.website.pages import PageFacts, read_page
 
 _MEMORY_BYTES = 2_000_000_000
 
@@ -51,7 +51,7 @@ class PageReader:
     def _start(self) -> Connection:
         self._pipe, remote = Pipe()
         # -P: a folder called `connectors` in the working directory is not ours.
-        command = [sys.executable, "-P", "-m", "connectors.website_reader", str(remote.fileno())]
+        command = [sys.executable, "-P", "-m", "connectors.website.page_reader", str(remote.fileno())]
         # A session of its own, so that Ctrl-C in a terminal ends the sync in order; without its parent the child reads EOF.
         self._child = subprocess.Popen(command, pass_fds=[remote.fileno()], start_new_session=True)  # noqa: S603
         remote.close()

@@ -11,9 +11,9 @@ import httpx
 
 from connectors.errors import RobotsUnavailable
 from connectors.http import Reply, get
-from connectors.website_robots import Robots, read_robots
-from connectors.website_sitemaps import MAX_BYTES
-from connectors.website_urls import ending, origin
+from connectors.website.robots import Robots, read_robots
+from connectors.website.sitemaps import MAX_BYTES
+from connectors.website.urls import ending, origin
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _DOCUMENTS = frozenset(

@@ -9,7 +9,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from connectors.bodies import unzip
-from connectors.website_urls import normalize
+from connectors.website.urls import normalize
 
 MAX_BYTES = 50_000_000
 MAX_URLS = 50_000

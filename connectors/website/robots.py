@@ -14,8 +14,8 @@ from connectors.errors import (
     TooManyRedirects,
 )
 from connectors.http import get
-from connectors.website_pages import ROBOT
-from connectors.website_urls import normalize
+from connectors.website.pages import ROBOT
+from connectors.website.urls import normalize
 
 _MAX_BYTES = 512 * 1024
 _LONGEST_DELAY = 60.0

@@ -10,12 +10,12 @@ from connectors.base import CheckResult, Content, Failure, Fetched, Gone, ItemRe
 from connectors.egress import EgressPolicy
 from connectors.errors import ConnectorError
 from connectors.http import Reply, Resolver, open_client, resolve
-from connectors.website_config import WebsiteConfig
-from connectors.website_crawl import Crawl, Tools
-from connectors.website_fetch import Visitor, document_version, file_name, kind_of
-from connectors.website_reader import PageReader
-from connectors.website_spool import Spool
-from connectors.website_urls import Scope, normalize
+from connectors.website.config import WebsiteConfig
+from connectors.website.crawl import Crawl, Tools
+from connectors.website.page_reader import PageReader
+from connectors.website.spool import Spool
+from connectors.website.urls import Scope, normalize
+from connectors.website.visitor import Visitor, document_version, file_name, kind_of
 
 __all__ = ["WebsiteConfig", "WebsiteConnector"]
 

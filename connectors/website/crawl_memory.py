@@ -7,7 +7,7 @@ from typing import Literal, Self, TypeAlias
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from connectors.website_urls import shape
+from connectors.website.urls import shape
 
 StoredPage: TypeAlias = tuple[int, str | None, str | None, str | None, str | None, list[int]]
 StoredVisit: TypeAlias = tuple[int, int, int, int]

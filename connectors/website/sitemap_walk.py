@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from connectors.base import Wait
 from connectors.errors import ConnectorError, RobotsUnavailable
-from connectors.website_fetch import Visitor
-from connectors.website_sitemaps import Sitemap, read_sitemap
-from connectors.website_urls import origin
+from connectors.website.sitemaps import Sitemap, read_sitemap
+from connectors.website.urls import origin
+from connectors.website.visitor import Visitor
 
 _MOST_FILES = 50
 

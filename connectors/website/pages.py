@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel, ConfigDict
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from connectors.website_urls import normalize
+from connectors.website.urls import normalize
 
 ROBOT = "hopnode-bot"
 MOST_LINKS = 2000
