@@ -5,11 +5,11 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from node_service import problems
-from node_service.deps import Node
-from node_service.description import describe
-from node_service.edge import Edge
-from node_service.metrics import NodeMetrics
+from node_service.http import problems
+from node_service.http.dependencies import Node
+from node_service.http.request_log import Edge
+from node_service.http.request_metrics import NodeMetrics
+from node_service.reference.openapi_document import describe
 from node_service.routes import (
     collections,
     documents,
@@ -42,7 +42,7 @@ ROUTERS = (
 def create_app(runtime: Runtime, service_settings: ServiceSettings, dispatcher: Dispatcher) -> FastAPI:
     """The HTTP face of an open runtime. The caller starts and stops the runtime and the dispatcher.
 
-    Serve it with `node_service.server.NodeServer`, so that waiting requests and event streams end with the server.
+    Serve it with `node_service.http.server.NodeServer`, so that waiting requests and event streams end with the server.
     """
     metrics = NodeMetrics()
     app = build_api(metrics)

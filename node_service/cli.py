@@ -8,20 +8,13 @@ from typing import Annotated, NoReturn, cast
 
 import typer
 
-from node_service.commands import (
-    adding,
-    collections,
-    demo,
-    doctor,
-    evaluating,
-    keys,
-    model,
-    searching,
-    serving,
-    syncing,
-)
-from node_service.commands.exits import ExitCode, report
-from node_service.commands.invocation import Invocation
+from node_service.commands import adding, collections, keys, searching, serving, syncing
+from node_service.commands.demo import demo
+from node_service.commands.doctor import doctor
+from node_service.commands.evaluation import evaluating
+from node_service.commands.model_server import launch_and_check
+from node_service.commands.terminal.exits import ExitCode, report
+from node_service.commands.terminal.invocation import Invocation
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,7 +30,7 @@ app.command(rich_help_panel=_NODE)(serving.api)
 app.command(rich_help_panel=_NODE)(serving.worker)
 app.command(rich_help_panel=_NODE)(serving.migrate)
 app.command(rich_help_panel=_NODE)(doctor.doctor)
-app.add_typer(model.app, name="model", rich_help_panel=_NODE)
+app.add_typer(launch_and_check.app, name="model", rich_help_panel=_NODE)
 app.add_typer(collections.app, name="collections", rich_help_panel=_CONTENT)
 app.command(rich_help_panel=_CONTENT)(adding.add)
 app.command(rich_help_panel=_CONTENT)(syncing.sync)

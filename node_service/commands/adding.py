@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from node_service.commands import display
 from node_service.commands.collections import ensure
-from node_service.commands.exits import CommandError, ExitCode
 from node_service.commands.files import FoundFile, Selection, select
-from node_service.commands.options import JsonOption
-from node_service.commands.progress import in_parallel
+from node_service.commands.terminal import display
+from node_service.commands.terminal.exits import CommandError, ExitCode
+from node_service.commands.terminal.options import JsonOption
+from node_service.commands.terminal.progress import in_parallel
 
 if TYPE_CHECKING:
-    from node_service.commands.client import NodeClient
+    from node_service.commands.connection.client import NodeClient
 
 SHOWN_FAILURES = 20
 
@@ -42,7 +42,7 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Add files and folders. A key is the path within the given folder; adding a key again replaces its document."""
-    from node_service.commands.node import open_client
+    from node_service.commands.connection.open_client import open_client
 
     selection = select(paths, exclude=exclude or (), prefix=prefix)
     if not selection.files:
@@ -66,7 +66,7 @@ def upload_all(client: "NodeClient", collection: str, files: Sequence[FoundFile]
 
 
 def _upload(client: "NodeClient", collection: str, file: FoundFile) -> Added:
-    from node_service.commands.client import NodeRefused, NodeUnreachable
+    from node_service.commands.connection.client import NodeRefused, NodeUnreachable
 
     try:
         with file.path.open("rb") as content:

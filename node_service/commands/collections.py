@@ -6,12 +6,12 @@ from urllib.parse import quote
 
 import typer
 
-from node_service.commands import display
-from node_service.commands.exits import CommandError, ExitCode
-from node_service.commands.options import JsonOption
+from node_service.commands.terminal import display
+from node_service.commands.terminal.exits import CommandError, ExitCode
+from node_service.commands.terminal.options import JsonOption
 
 if TYPE_CHECKING:
-    from node_service.commands.client import NodeClient
+    from node_service.commands.connection.client import NodeClient
 
 app = typer.Typer(no_args_is_help=True, help="List, make, look at and delete collections.")
 NameArgument = Annotated[str, typer.Argument(help="Name of the collection.")]
@@ -20,7 +20,7 @@ NameArgument = Annotated[str, typer.Argument(help="Name of the collection.")]
 @app.command("list")
 def list_all(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List the collections of the workspace."""
-    from node_service.commands.node import open_client
+    from node_service.commands.connection.open_client import open_client
 
     with open_client(ctx.obj) as client:
         found = list(client.pages("/v1/collections"))
@@ -39,7 +39,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a collection. Names are lower-case letters, digits, `.`, `_` and `-`."""
-    from node_service.commands.node import open_client
+    from node_service.commands.connection.open_client import open_client
 
     with open_client(ctx.obj) as client:
         made = client.post("/v1/collections", {"name": name, "description": description})
@@ -52,7 +52,7 @@ def create(
 @app.command()
 def show(ctx: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
     """Show what a collection holds and how it is indexed."""
-    from node_service.commands.node import open_client
+    from node_service.commands.connection.open_client import open_client
 
     with open_client(ctx.obj) as client:
         found = client.get(path_of(name))
@@ -69,7 +69,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete a collection with its documents and sources."""
-    from node_service.commands.node import open_client
+    from node_service.commands.connection.open_client import open_client
 
     if not yes:
         if not sys.stdin.isatty():
@@ -89,7 +89,7 @@ def path_of(name: str) -> str:
 
 def ensure(client: "NodeClient", name: str) -> None:
     """Makes the collection unless it exists."""
-    from node_service.commands.client import NodeRefused
+    from node_service.commands.connection.client import NodeRefused
 
     try:
         client.get(path_of(name))

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal, get_args
 
-from node_service.commands.exits import CommandError, ExitCode
+from node_service.commands.terminal.exits import CommandError, ExitCode
 
 JUNK_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 JUNK_FILES = ("*.pyc", "*.lock", "*.min.js", "*.min.css", "*.map", "Thumbs.db", "*~")

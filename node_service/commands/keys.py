@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import typer
 
-from node_service.commands import display
-from node_service.commands.options import JsonOption
+from node_service.commands.terminal import display
+from node_service.commands.terminal.options import JsonOption
 
 app = typer.Typer(no_args_is_help=True, help="List, make and revoke keys of the workspace.")
 
@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="List, make and revoke keys of the 
 @app.command("list")
 def list_all(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List the keys; their secrets are not kept and cannot be shown."""
-    from node_service.commands.node import open_client
+    from node_service.commands.connection.open_client import open_client
 
     with open_client(ctx.obj) as client:
         found = list(client.pages("/v1/keys"))
@@ -40,7 +40,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a key and print it; it is shown this one time."""
-    from node_service.commands.node import open_client
+    from node_service.commands.connection.open_client import open_client
 
     body = {"name": name, "scopes": scope or ["search:read", "search:write", "collections:read"]}
     if days:
@@ -57,7 +57,7 @@ def create(
 @app.command()
 def revoke(ctx: typer.Context, key_id: Annotated[str, typer.Argument(help="Id of the key (`keys list`).")]) -> None:
     """Revoke a key; requests with it are refused from now on."""
-    from node_service.commands.node import open_client
+    from node_service.commands.connection.open_client import open_client
 
     with open_client(ctx.obj) as client:
         client.delete(f"/v1/keys/{quote(key_id, safe='')}")

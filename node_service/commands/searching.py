@@ -8,13 +8,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from node_service.commands import display
-from node_service.commands.exits import CommandError, ExitCode
-from node_service.commands.options import JsonOption
-from node_service.commands.steps import Step, count, describe
+from node_service.commands.terminal import display
+from node_service.commands.terminal.exits import CommandError, ExitCode
+from node_service.commands.terminal.options import JsonOption
+from node_service.commands.terminal.step_lines import Step, count, describe
 
 if TYPE_CHECKING:
-    from node_service.commands.client import NodeClient
+    from node_service.commands.connection.client import NodeClient
 
 COLLECTIONS_MOST = 10
 
@@ -51,7 +51,7 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Ask a question; returns ranked passages with exact citations."""
-    from node_service.commands.node import open_client
+    from node_service.commands.connection.open_client import open_client
 
     with open_client(ctx.obj) as client:
         names = collection or collections_of(client)

@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from node_service.commands import display
-from node_service.commands.exits import CommandError, ExitCode
-from node_service.commands.invocation import Invocation, load
+from node_service.commands.terminal import display
+from node_service.commands.terminal.exits import CommandError, ExitCode
+from node_service.commands.terminal.invocation import Invocation, load
 
 WATCH_SECONDS = 0.5
 
@@ -66,7 +66,7 @@ def migrate(ctx: typer.Context) -> None:
 
 
 def _host(invocation: Invocation, host: str | None, port: int | None, mode: Literal["embedded", "server"]) -> None:
-    from node_service.commands import hosting, node_file
+    from node_service.commands.connection import hosting, node_file
     from node_service.settings import ServiceSettings
     from worker import collector, logs
 

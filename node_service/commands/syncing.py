@@ -6,13 +6,13 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
-from node_service.commands import display
 from node_service.commands.collections import ensure, path_of
-from node_service.commands.exits import CommandError, ExitCode
-from node_service.commands.options import JsonOption
+from node_service.commands.terminal import display
+from node_service.commands.terminal.exits import CommandError, ExitCode
+from node_service.commands.terminal.options import JsonOption
 
 if TYPE_CHECKING:
-    from node_service.commands.client import NodeClient
+    from node_service.commands.connection.client import NodeClient
 
 POLL_SECONDS = 0.5
 COUNTS = ("listed", "added", "changed", "unchanged", "deleted", "skipped", "failed")
@@ -30,7 +30,7 @@ def sync(
     as_json: JsonOption = False,
 ) -> None:
     """Sync a website into a collection, or any source by its id."""
-    from node_service.commands.node import open_client
+    from node_service.commands.connection.open_client import open_client
 
     if sum((url is not None, source is not None, list_sources)) != 1:
         raise CommandError(
@@ -73,7 +73,7 @@ def _website(client: "NodeClient", collection: str, url: str, max_pages: int | N
 
 def _watch(client: "NodeClient", sync: dict[str, Any]) -> dict[str, Any]:
     """Asks for the sync's state until it ends, with its counts in one live line on a terminal."""
-    from node_service.commands.client import TERMINAL
+    from node_service.commands.connection.client import TERMINAL
 
     console = display.notices()
     with console.status("sync queued") as status:

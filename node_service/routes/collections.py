@@ -2,9 +2,17 @@
 
 from fastapi import APIRouter, Response
 
-from node_service.deps import CollectionsReader, CollectionsWriter, CurrentNode, Db, NodeRoute, OwnCollection, OwnCorpus
-from node_service.problems import FieldError, InvalidFields, refusals
-from node_service.schemas import (
+from node_service.http.dependencies import (
+    CollectionsReader,
+    CollectionsWriter,
+    CurrentNode,
+    Db,
+    NodeRoute,
+    OwnCollection,
+    OwnCorpus,
+)
+from node_service.http.problems import FieldError, InvalidFields, refusals
+from node_service.schemas.base import (
     CollectionChange,
     CollectionCreate,
     CollectionRead,

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import BaseModel, ValidationError
 
-from node_service.deps import (
+from node_service.http.dependencies import (
     LIMIT_DEFAULT,
     CollectionsReader,
     CollectionsWriter,
@@ -23,7 +23,10 @@ from node_service.deps import (
     OwnCorpus,
     UploadRoute,
 )
-from node_service.document_schemas import (
+from node_service.http.paging import decode_cursor, encode_cursor
+from node_service.http.problems import FieldError, InvalidFields, field_errors, refusals
+from node_service.schemas.base import Page
+from node_service.schemas.documents import (
     BatchDocument,
     BatchOutcome,
     DocumentBatch,
@@ -32,9 +35,6 @@ from node_service.document_schemas import (
     DocumentWithText,
     OutcomeRead,
 )
-from node_service.paging import decode_cursor, encode_cursor
-from node_service.problems import FieldError, InvalidFields, field_errors, refusals
-from node_service.schemas import Page
 from worker.corpus.corpus import Corpus
 from worker.corpus.records import IngestOutcome, NewDocument
 from worker.errors import DocumentRejected, NotFound

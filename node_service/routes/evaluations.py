@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from node_service.deps import (
+from node_service.http.dependencies import (
     LIMIT_DEFAULT,
     CurrentNode,
     Cursor,
@@ -19,10 +19,10 @@ from node_service.deps import (
     Wait,
     own_job,
 )
-from node_service.evaluation_schemas import EvaluationCreate, EvaluationRead, EvaluationSummary
-from node_service.job_requests import RETRY_AFTER_SECONDS, accepted_headers, idempotency_of, until_final
-from node_service.problems import FieldError, InvalidFields, refusals
-from node_service.schemas import Page
+from node_service.http.job_requests import RETRY_AFTER_SECONDS, accepted_headers, idempotency_of, until_final
+from node_service.http.problems import FieldError, InvalidFields, refusals
+from node_service.schemas.base import Page
+from node_service.schemas.evaluations import EvaluationCreate, EvaluationRead, EvaluationSummary
 from worker.errors import Conflict
 from worker.evaluation.job import EvaluationRequest, questions_asked
 from worker.store import collections, jobs

@@ -9,9 +9,9 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import Field
 
-from node_service.deps import CurrentNode, Node
-from node_service.docs_page import PAGE, POLICY
-from node_service.schemas import Outgoing
+from node_service.http.dependencies import CurrentNode, Node
+from node_service.reference.openapi_page import PAGE, POLICY
+from node_service.schemas.base import Outgoing
 from worker.dispatch import ping_broker
 from worker.errors import NodeError
 from worker.logs import get_logger

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Header, Query, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
-from node_service.deps import CurrentNode, Db, Node, NodeRoute, OwnSearch, SearchReader
-from node_service.job_schemas import SearchEnd, StepRead, TrajectoryRead
-from node_service.problems import FieldError, InvalidFields, refusals
-from node_service.waiting import naps
+from node_service.http.dependencies import CurrentNode, Db, Node, NodeRoute, OwnSearch, SearchReader
+from node_service.http.problems import FieldError, InvalidFields, refusals
+from node_service.http.waiting import naps
+from node_service.schemas.jobs import SearchEnd, StepRead, TrajectoryRead
 from worker.errors import NotFound, StoreUnavailable
 from worker.harness.trajectory import FORMAT_VERSION
 from worker.store import jobs

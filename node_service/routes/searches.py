@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from node_service.deps import (
+from node_service.http.dependencies import (
     LIMIT_DEFAULT,
     CurrentNode,
     Cursor,
@@ -19,11 +19,11 @@ from node_service.deps import (
     SearchWriter,
     Wait,
 )
-from node_service.job_requests import RETRY_AFTER_SECONDS, accepted_headers, idempotency_of, until_final
-from node_service.job_schemas import SearchCreate, SearchRead, SearchSummary
-from node_service.problems import FieldError, InvalidFields, refusals
-from node_service.schemas import Page
-from node_service.waiting import preferred_wait
+from node_service.http.job_requests import RETRY_AFTER_SECONDS, accepted_headers, idempotency_of, until_final
+from node_service.http.problems import FieldError, InvalidFields, refusals
+from node_service.http.waiting import preferred_wait
+from node_service.schemas.base import Page
+from node_service.schemas.jobs import SearchCreate, SearchRead, SearchSummary
 from worker.corpus.filters import compile_filter
 from worker.store import collections, jobs
 from worker.store.jobs import Job

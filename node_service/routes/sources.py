@@ -7,10 +7,19 @@ from pydantic import JsonValue, ValidationError
 
 from connectors import registry
 from connectors.errors import ConnectorError, InvalidConfig
-from node_service.deps import CurrentNode, Db, Node, NodeRoute, OwnCollection, OwnSource, SourcesReader, SourcesWriter
-from node_service.job_schemas import SourceChange, SourceCreate, SourceRead
-from node_service.problems import FieldError, InvalidFields, SourceCheckFailed, field_errors, refusals
-from node_service.schemas import Page
+from node_service.http.dependencies import (
+    CurrentNode,
+    Db,
+    Node,
+    NodeRoute,
+    OwnCollection,
+    OwnSource,
+    SourcesReader,
+    SourcesWriter,
+)
+from node_service.http.problems import FieldError, InvalidFields, SourceCheckFailed, field_errors, refusals
+from node_service.schemas.base import Page
+from node_service.schemas.jobs import SourceChange, SourceCreate, SourceRead
 from worker.store import collections, sources
 from worker.store.database import Database
 from worker.store.sources import Source

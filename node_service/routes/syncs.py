@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from node_service.deps import (
+from node_service.http.dependencies import (
     LIMIT_DEFAULT,
     CurrentNode,
     Db,
@@ -15,10 +15,10 @@ from node_service.deps import (
     SourcesWriter,
     Wait,
 )
-from node_service.job_schemas import SyncCreate, SyncRead
-from node_service.problems import refusals
-from node_service.schemas import Page
-from node_service.waiting import wait_until
+from node_service.http.problems import refusals
+from node_service.http.waiting import wait_until
+from node_service.schemas.base import Page
+from node_service.schemas.jobs import SyncCreate, SyncRead
 from worker.store import jobs, sources
 from worker.store.database import Database
 from worker.store.sources import Sync

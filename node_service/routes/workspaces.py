@@ -5,10 +5,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from node_service.auth import Identity
-from node_service.deps import AnyKey, Db, NodeAdmin, NodeRoute, WorkspaceAdmin
-from node_service.problems import refusals
-from node_service.schemas import (
+from node_service.http.auth import Identity
+from node_service.http.dependencies import AnyKey, Db, NodeAdmin, NodeRoute, WorkspaceAdmin
+from node_service.http.problems import refusals
+from node_service.schemas.base import (
     KeyCreate,
     KeyCreated,
     KeyRead,

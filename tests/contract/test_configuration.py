@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
-from node_service.configuration import FILES, PREFIX, SECTIONS, fields
+from node_service.reference.settings_pages import FILES, PREFIX, SECTIONS, fields
 from node_service.settings import ServiceSettings
 from worker.settings import WorkerSettings
 

@@ -15,8 +15,8 @@ from support.agent import Run
 from typer.main import get_command
 
 from node_service.cli import app
-from node_service.commands.exits import ExitCode
-from node_service.configuration import fields
+from node_service.commands.terminal.exits import ExitCode
+from node_service.reference.settings_pages import fields
 from worker import errors
 from worker.inference.scripted import final, say, use
 from worker.store.jobs import JobStatus

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from node_service.commands.model_checks import CHECKS
-from node_service.commands.model_server import CAUSES
+from node_service.commands.model_server.checks import CHECKS
+from node_service.commands.model_server.vllm_process import CAUSES
 from worker.inference.vllm import IMAGE, LEAST_VERSION, MXFP4_WEIGHTS, VERSION, WEIGHTS, Launch, fit, weights_gib
 
 ROOT = Path(__file__).parents[2]

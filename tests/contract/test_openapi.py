@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from node_service.app import ROUTERS, build_api
-from node_service.document_schemas import BATCH_MOST
-from node_service.job_schemas import QUERY_CHARACTERS
-from node_service.openapi import document
-from node_service.problems import MEDIA_TYPE, TITLES
+from node_service.http.problems import MEDIA_TYPE, TITLES
+from node_service.reference.openapi_file import document
+from node_service.schemas.documents import BATCH_MOST
+from node_service.schemas.jobs import QUERY_CHARACTERS
 from worker.errors import NodeError
 from worker.store.workspaces import SCOPES
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from node_service.app import create_app
-from node_service.server import NodeServer
+from node_service.http.server import NodeServer
 from node_service.settings import ServiceSettings
 from support.queue import wait_until, worker_settings
 from worker.dispatch import ThreadDispatcher

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from node_service.commands import checks, node_file
-from node_service.commands.checks import Context, Finding
+from node_service.commands.connection import node_file
+from node_service.commands.doctor import checks
+from node_service.commands.doctor.checks import Context, Finding
 from node_service.settings import ServiceSettings
 from worker.settings import WorkerSettings
 from worker.store.database import Database

@@ -7,10 +7,11 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from node_service.commands import demo_view, display, sample
-from node_service.commands.demo import DEMO_QUESTIONS, Answer, Comparison, Library, totals
+from node_service.commands.demo import sample, view
+from node_service.commands.demo.demo import DEMO_QUESTIONS, Answer, Comparison, Library, totals
 from node_service.commands.searching import Finished
-from node_service.commands.steps import Step
+from node_service.commands.terminal import display
+from node_service.commands.terminal.step_lines import Step
 from worker.settings import WorkerSettings
 
 LIBRARY = Library({"w1": "Forbidden Ground", "w2": "Pál Gábor", "w3": "Other"}, {"d1": "w1", "d2": "w2", "d3": "w3"})
@@ -49,9 +50,9 @@ def _shown(*, colour: bool) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=100, force_terminal=colour, no_color=not colour, highlight=False, emoji=False)
     settings = WorkerSettings(data_dir="/data/demo")
-    demo_view.opening(console, 1294, settings)
-    demo_view.comparison(console, COMPARISON, LIBRARY, 1)
-    demo_view.closing(console, [COMPARISON], settings, "http://127.0.0.1:8700")
+    view.opening(console, 1294, settings)
+    view.comparison(console, COMPARISON, LIBRARY, 1)
+    view.closing(console, [COMPARISON], settings, "http://127.0.0.1:8700")
     return stream.getvalue()
 
 

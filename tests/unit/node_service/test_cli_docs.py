@@ -9,7 +9,8 @@ import pytest
 import typer
 
 from node_service.cli import app
-from node_service.commands import exits, files
+from node_service.commands import files
+from node_service.commands.terminal import exits
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
 

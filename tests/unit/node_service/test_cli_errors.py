@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.cli import Cli
 
-from node_service.commands.exits import CommandError, ExitCode, report
+from node_service.commands.terminal.exits import CommandError, ExitCode, report
 from worker.errors import ConfigurationError, DataFolderInUse, HopnodeError, NotFound, Unauthorized
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from node_service.commands.exits import CommandError, ExitCode
-from node_service.commands.hosting import bind
-from node_service.commands.node import key_for, stored_key
-from node_service.commands.progress import AT_ONCE, in_parallel
+from node_service.commands.connection.hosting import bind
+from node_service.commands.connection.open_client import key_for, stored_key
+from node_service.commands.terminal.exits import CommandError, ExitCode
+from node_service.commands.terminal.progress import AT_ONCE, in_parallel
 from node_service.settings import ServiceSettings
 from worker.settings import WorkerSettings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from node_service.commands import node_file
+from node_service.commands.connection import node_file
 from worker.settings import WorkerSettings
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from node_service.commands.steps import Step, describe, hops, pruned
+from node_service.commands.terminal.step_lines import Step, describe, hops, pruned
 from worker.corpus.records import Chunk
 from worker.harness.actions import Action, Ranked
 from worker.harness.budget import Limits, Rules

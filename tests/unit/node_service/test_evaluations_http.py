@@ -7,8 +7,8 @@ import pytest
 from support.http_node import HttpNode, Tenant
 from support.reports import make_report
 
-from node_service.evaluation_schemas import GOLD_MOST, QUESTIONS_MOST
-from node_service.job_schemas import QUERY_CHARACTERS
+from node_service.schemas.evaluations import GOLD_MOST, QUESTIONS_MOST
+from node_service.schemas.jobs import QUERY_CHARACTERS
 from worker.evaluation.comparison import compare, comparison_data
 from worker.store import jobs
 from worker.store.jobs import JobStatus

@@ -11,8 +11,8 @@ from support.context1 import sampled
 from support.harmony import call, concluded, several, thought
 from support.model_server import Answer, ModelDouble
 
-from node_service.commands.checks import Finding
-from node_service.commands.model_checks import HELLO, Target, examine
+from node_service.commands.doctor.checks import Finding
+from node_service.commands.model_server.checks import HELLO, Target, examine
 from worker.inference.messages import Sampled
 from worker.inference.scripted import say, use
 from worker.search_agents import ModelProfile

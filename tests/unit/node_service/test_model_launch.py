@@ -13,8 +13,8 @@ import psutil
 import pytest
 from support.cli import Cli
 
-from node_service.commands.exits import CommandError
-from node_service.commands.model_server import ModelServer, find_program, need_gpus, need_port
+from node_service.commands.model_server.vllm_process import ModelServer, find_program, need_gpus, need_port
+from node_service.commands.terminal.exits import CommandError
 from worker.inference.gpus import Gpu
 from worker.inference.vllm import MXFP4_WEIGHTS, Launch
 

@@ -11,9 +11,9 @@ from starlette.testclient import TestClient
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from node_service import problems
-from node_service.edge import Edge
-from node_service.metrics import NodeMetrics
+from node_service.http import problems
+from node_service.http.request_log import Edge
+from node_service.http.request_metrics import NodeMetrics
 from worker.errors import StoreUnavailable
 
 

@@ -1,0 +1,1 @@
+"""The command `demo`, its sample and its view."""

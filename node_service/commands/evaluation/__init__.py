@@ -1,0 +1,1 @@
+"""The command `eval`, on this machine or on a node."""

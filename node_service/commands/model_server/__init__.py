@@ -1,0 +1,1 @@
+"""The commands `model launch` and `model check`."""

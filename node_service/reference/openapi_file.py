@@ -1,0 +1,17 @@
+"""`python -m node_service.reference.openapi_file FILE` writes the OpenAPI document of this version; needs no data folder."""
+
+import json
+import sys
+from pathlib import Path
+
+from node_service.app import build_api
+from node_service.reference.openapi_document import describe
+
+
+def document() -> str:
+    """The document as it is committed in `docs/openapi.json`."""
+    return json.dumps(describe(build_api()), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(document(), encoding="utf-8")
