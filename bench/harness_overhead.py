@@ -23,7 +23,6 @@ from real_text import passages
 from search_latency import CHUNK_CHARACTERS, COLLECTION, HashedWords, questions
 
 from worker.corpus.corpus import Corpus
-from worker.dispatch import ThreadDispatcher
 from worker.evaluation.trial import Trial, workspace_of
 from worker.harness import context as harness_context
 from worker.harness.profiles.context1 import Context1Profile
@@ -32,8 +31,9 @@ from worker.inference.messages import Sampled
 from worker.inference.reranker import HttpReranker
 from worker.inference.scripted import Fault, ScriptedChatServer, use
 from worker.inference.scripted import say as said
-from worker.job_context import JobContext
-from worker.node import make_runner
+from worker.job_handlers import make_runner
+from worker.queue.dispatch import ThreadDispatcher
+from worker.queue.job_context import JobContext
 from worker.store import jobs
 from worker.store.jobs import JobStatus
 

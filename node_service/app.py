@@ -22,7 +22,7 @@ from node_service.routes import (
     workspaces,
 )
 from node_service.settings import ServiceSettings
-from worker.dispatch import Dispatcher
+from worker.queue.dispatch import Dispatcher
 from worker.runtime import Runtime
 
 ROUTERS = (

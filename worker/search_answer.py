@@ -18,8 +18,8 @@ from worker.harness.answer import NOT_FOUND, answer_request, fitting_passages, r
 from worker.inference.abort import Abort
 from worker.inference.chat import ChatModel
 from worker.inference.messages import ChatRequest, Completion
-from worker.job_context import JobContext
 from worker.logs import get_logger
+from worker.queue.job_context import JobContext
 from worker.settings import WorkerSettings
 from worker.tokens import count_tokens
 

@@ -24,7 +24,7 @@ from worker.harness.policies.telling import reason
 from worker.harness.rollouts import ROLLOUTS, run_rollouts
 from worker.harness.tools import Reranker
 from worker.harness.trajectory import FORMAT_VERSION, Recorder, rollout_data
-from worker.job_context import JobContext
+from worker.queue.job_context import JobContext
 from worker.runtime import Runtime
 from worker.search_agents import model_policies, profile_named, reranker_of
 from worker.search_answer import Answered, kept_back, write_answer

@@ -18,8 +18,8 @@ from worker.errors import (
     SourceUnavailable,
     SyncFailed,
 )
-from worker.job_context import JobContext
 from worker.logs import get_logger
+from worker.queue.job_context import JobContext
 from worker.store.sources import Source, end_sync, get_source, get_sync_by_job, save_source_state
 from worker.sync_deletes import forget_missing
 from worker.sync_items import SyncRun, SyncRuntime, Window

@@ -14,7 +14,7 @@ from connectors.base import Connector, Content, Failure, Gone, ItemRef, Unchange
 from worker.corpus.corpus import Corpora
 from worker.corpus.parsing import PIPELINE_VERSION
 from worker.corpus.records import IngestOutcome, NewDocument
-from worker.job_context import JobContext
+from worker.queue.job_context import JobContext
 from worker.settings import WorkerSettings
 from worker.store.collections import get_collection_by_id
 from worker.store.database import Database

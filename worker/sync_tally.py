@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from worker.job_context import JobContext
+from worker.queue.job_context import JobContext
 from worker.store.database import Database
 from worker.store.sources import Sync, SyncCounts, note_progress
 

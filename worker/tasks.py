@@ -2,9 +2,9 @@
 
 import sys
 
-from worker.node import open_runner
+from worker.job_handlers import open_runner
+from worker.queue.worker_process import run_worker
 from worker.settings import WorkerSettings
-from worker.worker_process import run_worker
 
 
 def main(arguments: list[str]) -> None:

@@ -42,7 +42,7 @@ def worker(
     _need_redis(invocation)
 
     from worker import logs
-    from worker.keeper import keep_worker
+    from worker.queue.worker_command import keep_worker
 
     logs.configure(invocation.settings.log_level, invocation.settings.log_format)
     code = keep_worker(invocation.settings, role)
@@ -68,7 +68,7 @@ def migrate(ctx: typer.Context) -> None:
 def _host(invocation: Invocation, host: str | None, port: int | None, mode: Literal["embedded", "server"]) -> None:
     from node_service.commands.connection import hosting, node_file
     from node_service.settings import ServiceSettings
-    from worker import collector, logs
+    from worker import garbage_collection, logs
 
     settings = invocation.settings
     logs.configure("debug" if invocation.debug else settings.log_level, settings.log_format)
@@ -77,7 +77,7 @@ def _host(invocation: Invocation, host: str | None, port: int | None, mode: Lite
     with stop_signals() as stop:
         node = hosting.HostedNode.start(settings, service, mode)
         try:
-            collector.settle()
+            garbage_collection.settle()
             node_file.write(settings, node.url)
             _banner(display.output(), node.url, str(settings.key_file), mode)
             while node.alive and not stop.wait(WATCH_SECONDS):

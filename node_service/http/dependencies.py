@@ -22,8 +22,8 @@ from node_service.http.request_metrics import NodeMetrics
 from node_service.schemas.documents import KEY_CHARACTERS, KEY_PATTERN
 from node_service.settings import ServiceSettings
 from worker.corpus.corpus import Corpus
-from worker.dispatch import Dispatcher
 from worker.errors import NotFound, Unauthorized
+from worker.queue.dispatch import Dispatcher
 from worker.runtime import Runtime
 from worker.store import collections, jobs, sources
 from worker.store.collections import Collection

@@ -12,9 +12,9 @@ from pydantic import Field
 from node_service.http.dependencies import CurrentNode, Node
 from node_service.reference.openapi_page import PAGE, POLICY
 from node_service.schemas.base import Outgoing
-from worker.dispatch import ping_broker
 from worker.errors import NodeError
 from worker.logs import get_logger
+from worker.queue.dispatch import ping_broker
 
 BROKER_SECONDS = 2.0
 router = APIRouter(tags=["node"])

@@ -19,9 +19,9 @@ from node_service.commands.terminal.exits import ExitCode
 from node_service.reference.settings_pages import fields
 from worker import errors
 from worker.inference.scripted import final, say, use
+from worker.queue.supervise import SUPERVISED
 from worker.store.jobs import JobStatus
 from worker.store.sources import SyncCounts
-from worker.supervise import SUPERVISED
 
 ROOT = Path(__file__).parents[2]
 PAGES = {

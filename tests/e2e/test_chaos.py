@@ -20,7 +20,7 @@ from support.queue import CALLBACK, new_workspace, queue_probe, wait_until
 from support.redis_server import RedisServer
 from support.run_log import Audit, audit
 
-from worker.dispatch import CeleryDispatcher
+from worker.queue.dispatch import CeleryDispatcher
 from worker.settings import WorkerSettings
 from worker.store import jobs
 from worker.store.database import Database

@@ -14,7 +14,7 @@ from support.queue import wait_until
 from support.website import Site, article, docs_site, hostile_site, html, serve_site, urlset
 
 from connectors.base import CheckResult
-from worker.node import make_runner
+from worker.job_handlers import make_runner
 from worker.runtime import Runtime, open_runtime
 from worker.settings import WorkerSettings
 from worker.store import jobs, sources

@@ -12,7 +12,7 @@ from support.queue import CALLBACK, new_workspace, queue_probe, wait_until, work
 from support.redis_server import RedisServer
 from support.run_log import read_runs
 
-from worker.dispatch import CeleryDispatcher
+from worker.queue.dispatch import CeleryDispatcher
 from worker.store import jobs
 from worker.store.database import Database
 from worker.store.jobs import Job, JobStatus

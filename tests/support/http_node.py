@@ -15,9 +15,9 @@ from node_service.app import create_app
 from node_service.http.server import NodeServer
 from node_service.settings import ServiceSettings
 from support.queue import wait_until, worker_settings
-from worker.dispatch import ThreadDispatcher
-from worker.job_context import JobContext
-from worker.job_runner import QueueRunner
+from worker.queue.dispatch import ThreadDispatcher
+from worker.queue.job_context import JobContext
+from worker.queue.runner import QueueRunner
 from worker.runtime import Runtime, open_runtime
 from worker.store import jobs
 from worker.store.collections import Collection, get_collection

@@ -30,7 +30,7 @@ from worker.corpus.corpus import Corpora, Corpus
 from worker.corpus.parsing import ParserPool
 from worker.corpus.vectors import EmbeddedChroma
 from worker.inference.embedder import Embedders
-from worker.job_context import Heartbeat, JobContext
+from worker.queue.job_context import Heartbeat, JobContext
 from worker.settings import WorkerSettings
 from worker.source_sync import run_sync_job
 from worker.store import jobs, sources

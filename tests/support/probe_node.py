@@ -18,15 +18,15 @@ from pydantic import JsonValue
 from support.queue import Probe
 from support.run_log import write_line
 from worker import logs
-from worker.chores import Housekeeping
-from worker.dispatch import ThreadDispatcher
-from worker.job_context import JobContext
-from worker.job_runner import QueueRunner
-from worker.keeper import keep_worker
-from worker.maintenance import queue_chores
+from worker.queue.dispatch import ThreadDispatcher
+from worker.queue.job_context import JobContext
+from worker.queue.periodic import Housekeeping
+from worker.queue.runner import QueueRunner
+from worker.queue.upkeep import queue_chores
+from worker.queue.worker_command import keep_worker
+from worker.queue.worker_process import run_worker
 from worker.settings import WorkerSettings
 from worker.store.database import Database
-from worker.worker_process import run_worker
 
 BEAT_SECONDS = 0.1
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from worker.job_context import JobContext
-from worker.job_runner import QueueRunner
+from worker.queue.job_context import JobContext
+from worker.queue.runner import QueueRunner
 from worker.settings import WorkerSettings
 from worker.store import jobs
 from worker.store.database import Database

@@ -14,8 +14,8 @@ from worker.evaluation.dataset import Dataset, Gold, Question
 from worker.evaluation.report import Report
 from worker.evaluation.running import Prepared, Setup, concluded, has_legs
 from worker.evaluation.trial import Answer, Asking, Trial
-from worker.job_context import JobContext
 from worker.logs import get_logger
+from worker.queue.job_context import JobContext
 from worker.runtime import Runtime
 from worker.store import jobs
 from worker.store.database import Database

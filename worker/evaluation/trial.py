@@ -18,7 +18,7 @@ from worker.errors import Conflict, NodeError, NotFound
 from worker.evaluation.dataset import Question, Text
 from worker.evaluation.metrics import distinct
 from worker.evaluation.spans import Passage
-from worker.job_context import JobContext
+from worker.queue.job_context import JobContext
 from worker.runtime import Runtime
 from worker.search_job import computing, run_search_job
 from worker.store.collections import Collection, create_collection, get_collection

@@ -18,7 +18,7 @@ from worker.settings import WorkerSettings
 if TYPE_CHECKING:
     import uvicorn
 
-    from worker.dispatch import Dispatcher
+    from worker.queue.dispatch import Dispatcher
     from worker.runtime import Runtime
 
 START_SECONDS = 30.0
@@ -115,8 +115,8 @@ def _url(host: str, listener: socket.socket) -> str:
 
 def _start_working(runtime: "Runtime", mode: Mode, cleanup: ExitStack) -> "Dispatcher":
     """Job threads (embedded) or the publisher of kicks (server), and the chores beside them."""
-    from worker.dispatch import CeleryDispatcher, ThreadDispatcher
-    from worker.node import make_housekeeping, make_runner
+    from worker.job_handlers import make_housekeeping, make_runner
+    from worker.queue.dispatch import CeleryDispatcher, ThreadDispatcher
 
     settings = runtime.settings
     roles = {"agent": settings.agent_slots, "sync": settings.sync_slots}

@@ -141,7 +141,7 @@ def database(context: Context) -> Finding:
 
 def redis(context: Context) -> Finding:
     """Redis answers, in server mode."""
-    from worker.dispatch import ping_broker
+    from worker.queue.dispatch import ping_broker
 
     if not context.settings.redis_url:
         return Finding("off", "HOPNODE_REDIS_URL is not set: one process, no Redis needed")

@@ -12,8 +12,8 @@ from worker.evaluation.dataset import Dataset, Gold, Question, Text
 from worker.evaluation.job import questions_asked
 from worker.evaluation.running import Setup, measure, prepare
 from worker.evaluation.trial import Asking, Trial, workspace_of
-from worker.job_runner import QueueRunner
-from worker.node import make_runner
+from worker.job_handlers import make_runner
+from worker.queue.runner import QueueRunner
 from worker.runtime import Runtime
 from worker.store import jobs
 from worker.store.collections import create_collection, delete_collection

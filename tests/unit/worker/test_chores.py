@@ -5,9 +5,9 @@ from pathlib import Path
 
 from support.queue import CALLBACK, claim, new_workspace, queue_probe, wait_until, worker_settings
 
-from worker.chores import Chore, Housekeeping
-from worker.maintenance import forget_old_jobs, queue_chores, tend_queue
-from worker.node import start_due_syncs
+from worker.job_handlers import start_due_syncs
+from worker.queue.periodic import Chore, Housekeeping
+from worker.queue.upkeep import forget_old_jobs, queue_chores, tend_queue
 from worker.store import jobs
 from worker.store.collections import create_collection
 from worker.store.database import Database

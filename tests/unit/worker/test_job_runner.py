@@ -19,8 +19,8 @@ from support.queue import (
 )
 
 from worker.errors import DeadlineExceeded, InvalidRequest, LeaseLost, ModelUnavailable
-from worker.job_context import JobContext
-from worker.job_runner import BACKOFF_MOST_SECONDS, QueueRunner, backoff_seconds
+from worker.queue.job_context import JobContext
+from worker.queue.runner import BACKOFF_MOST_SECONDS, QueueRunner, backoff_seconds
 from worker.store import jobs
 from worker.store.database import Database
 from worker.store.deliveries import deliveries_of

@@ -26,7 +26,7 @@ from worker.inference.scripted import (
     say,
     use,
 )
-from worker.job_context import JobContext
+from worker.queue.job_context import JobContext
 from worker.search_answer import Answered, kept_back, write_answer
 from worker.search_job import run_search_job
 from worker.store import jobs

@@ -9,9 +9,9 @@ from pydantic import JsonValue
 from structlog.testing import capture_logs
 from support.queue import Probe, make_runner, new_workspace, queue_probe, wait_until, worker_settings
 
-from worker.dispatch import ThreadDispatcher
-from worker.job_context import JobContext
-from worker.job_runner import QueueRunner
+from worker.queue.dispatch import ThreadDispatcher
+from worker.queue.job_context import JobContext
+from worker.queue.runner import QueueRunner
 from worker.store import jobs
 from worker.store.database import Database
 from worker.store.jobs import JobStatus

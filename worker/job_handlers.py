@@ -9,15 +9,15 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from worker.chores import Chore, Housekeeping
 from worker.corpus.corpus import Corpora
-from worker.dispatch import Dispatcher
 from worker.errors import Conflict, NotFound
 from worker.evaluation.job import run_evaluation_job
-from worker.job_context import JobContext
-from worker.job_runner import QueueRunner
 from worker.logs import get_logger
-from worker.maintenance import queue_chores
+from worker.queue.dispatch import Dispatcher
+from worker.queue.job_context import JobContext
+from worker.queue.periodic import Chore, Housekeeping
+from worker.queue.runner import QueueRunner
+from worker.queue.upkeep import queue_chores
 from worker.runtime import Runtime, open_runtime
 from worker.search_job import run_search_job
 from worker.settings import WorkerSettings

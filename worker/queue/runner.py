@@ -10,8 +10,8 @@ import structlog
 from pydantic import JsonValue
 
 from worker.errors import HopnodeError, JobCancelled, JobInterrupted, LeaseLost, NodeError, StoreUnavailable
-from worker.job_context import Heartbeat, JobContext
 from worker.logs import get_logger
+from worker.queue.job_context import Heartbeat, JobContext
 from worker.settings import WorkerSettings
 from worker.store import jobs
 from worker.store.database import Database

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from worker import collector, logs
-from worker.celery_app import work
-from worker.dispatch import CeleryDispatcher
-from worker.job_runner import QueueRunner
+from worker import garbage_collection, logs
 from worker.logs import get_logger
+from worker.queue.celery_app import work
+from worker.queue.dispatch import CeleryDispatcher
+from worker.queue.runner import QueueRunner
+from worker.queue.supervise import SUPERVISED, end_with_supervisor
 from worker.settings import WorkerSettings
-from worker.supervise import SUPERVISED, end_with_supervisor
 
 OpenRunner = Callable[[], AbstractContextManager[QueueRunner[Any]]]
 """Opens what the jobs need; the context ends when the process does."""
@@ -67,7 +67,7 @@ class WorkerProcess:
                     self._dispatcher.start()
                     opening.callback(self._dispatcher.stop, 1.0)
                     self._opened = opening.pop_all()
-                collector.settle()
+                garbage_collection.settle()
             return self._runner, self._dispatcher
 
 

@@ -14,12 +14,12 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from worker.celery_app import RUN_NEXT, make_app
 from worker.errors import BrokerUnavailable, ConfigurationError
-from worker.job_runner import QueueRunner
 from worker.logs import get_logger
+from worker.queue.celery_app import RUN_NEXT, make_app
+from worker.queue.runner import QueueRunner
+from worker.queue.supervise import supervise
 from worker.settings import WorkerSettings
-from worker.supervise import supervise
 
 __all__ = ["CeleryDispatcher", "Dispatcher", "ThreadDispatcher", "ping_broker", "supervise"]
 

@@ -1,12 +1,12 @@
 """What `hopnode worker` is: a supervised Celery worker, and the queue's chores beside it. Opens no corpus and no model."""
 
-from worker.celery_app import worker_argv
-from worker.chores import Housekeeping
-from worker.dispatch import CeleryDispatcher
-from worker.maintenance import queue_chores
+from worker.queue.celery_app import worker_argv
+from worker.queue.dispatch import CeleryDispatcher
+from worker.queue.periodic import Housekeeping
+from worker.queue.supervise import supervise
+from worker.queue.upkeep import queue_chores
 from worker.settings import WorkerSettings
 from worker.store.database import Database
-from worker.supervise import supervise
 
 KILL_AFTER_SECONDS = 20.0
 """What a worker gets beyond `shutdown_seconds` before it is killed."""

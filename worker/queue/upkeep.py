@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from worker.chores import Chore
 from worker.logs import get_logger
+from worker.queue.periodic import Chore
 from worker.settings import WorkerSettings
 from worker.store import jobs
 from worker.store.database import Database
