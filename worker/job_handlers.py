@@ -19,11 +19,11 @@ from worker.queue.periodic import Chore, Housekeeping
 from worker.queue.runner import QueueRunner
 from worker.queue.upkeep import queue_chores
 from worker.runtime import Runtime, open_runtime
-from worker.search_job import run_search_job
+from worker.searches.job import run_search_job
 from worker.settings import WorkerSettings
-from worker.source_sync import run_sync_job
 from worker.store import sources
 from worker.store.database import Database
+from worker.syncs.job import run_sync_job
 
 JobHandler: TypeAlias = Callable[[Runtime, JobContext], JsonValue]
 

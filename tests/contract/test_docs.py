@@ -143,7 +143,7 @@ def test_every_kind_of_step_is_on_its_page_with_every_field() -> None:
 def test_the_two_steps_of_a_search_in_one_shot_are_on_the_page_with_every_field() -> None:
     steps = [
         (node.args[0], node.args[1])
-        for node in ast.walk(ast.parse(SOURCES["worker/search_job.py"]))
+        for node in ast.walk(ast.parse(SOURCES["worker/searches/job.py"]))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"
         if ast.literal_eval(node.args[0]) != "restart"
     ]
@@ -171,20 +171,20 @@ def test_every_end_of_a_run_and_every_degradation_is_on_the_page_of_the_harness(
 
 
 def test_every_way_in_which_an_answer_can_be_less_is_on_the_page_and_so_is_its_step() -> None:
-    names = set(re.findall(r'"(answer-[a-z-]+)"', SOURCES["worker/search_answer.py"]))
+    names = set(re.findall(r'"(answer-[a-z-]+)"', SOURCES["worker/searches/answer.py"]))
     assert len(names) == 8
     assert sorted(names - set(rows("docs/harness.md"))) == []
     (fields,) = re.findall(
-        r"def step\(self\).*?return \{(.*?)\n        \}", SOURCES["worker/search_answer.py"], re.DOTALL
+        r"def step\(self\).*?return \{(.*?)\n        \}", SOURCES["worker/searches/answer.py"], re.DOTALL
     )
-    usage = re.findall(r'"(answer_[a-z_]+)":', SOURCES["worker/search_answer.py"])
+    usage = re.findall(r'"(answer_[a-z_]+)":', SOURCES["worker/searches/answer.py"])
     told = set(re.findall(r"`(\w+)`", rows("docs/harness.md")["answer"][0]))
     assert {*re.findall(r'^            "(\w+)":', fields, re.MULTILINE), *usage} <= told
     assert set(usage) <= words("docs/http-api.md")
 
 
 def test_a_step_that_begins_a_search_again_is_on_the_page_with_its_fields() -> None:
-    (fields,) = re.findall(r'context\.step\("restart", \{(.*?)\}\)', SOURCES["worker/search_job.py"])
+    (fields,) = re.findall(r'context\.step\("restart", \{(.*?)\}\)', SOURCES["worker/searches/job.py"])
     told = rows("docs/harness.md")["restart"][0]
     assert re.findall(r'"(\w+)":', fields) == ["attempt", "last_step"]
     assert "`attempt`" in told and "`last_step`" in told
@@ -194,7 +194,7 @@ def test_every_count_and_note_of_a_sync_is_on_the_page_of_sources() -> None:
     assert sorted(set(SyncCounts.__dataclass_fields__) - words("docs/sources.md")) == []
     notes = set(
         re.findall(
-            r'"(needs-(?:js|confirmation))"', SOURCES["worker/source_sync.py"] + SOURCES["worker/sync_deletes.py"]
+            r'"(needs-(?:js|confirmation))"', SOURCES["worker/syncs/job.py"] + SOURCES["worker/syncs/deletes.py"]
         )
     )
     assert notes == {"needs-js", "needs-confirmation"}

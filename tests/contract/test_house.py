@@ -84,7 +84,7 @@ PLANTED = {
     "the worker imports a web framework": ("worker/logs.py", "import fastapi"),
     "celery strays": ("worker/runtime.py", "import celery"),
     "chroma strays": ("worker/corpus/fusion.py", "import chromadb"),
-    "SQL strays": ("worker/search_job.py", "import sqlalchemy"),
+    "SQL strays": ("worker/searches/job.py", "import sqlalchemy"),
     "ground looks up at the stories": ("worker/errors.py", "import worker.runtime"),
 }
 

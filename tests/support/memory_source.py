@@ -32,12 +32,12 @@ from worker.corpus.vectors import EmbeddedChroma
 from worker.inference.embedder import Embedders
 from worker.queue.job_context import Heartbeat, JobContext
 from worker.settings import WorkerSettings
-from worker.source_sync import run_sync_job
 from worker.store import jobs, sources
 from worker.store.collections import Collection, create_collection, fix_embedder
 from worker.store.database import Database
 from worker.store.sources import Source, Sync
 from worker.store.workspaces import create_workspace
+from worker.syncs.job import run_sync_job
 
 
 @dataclass

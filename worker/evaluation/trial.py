@@ -20,7 +20,7 @@ from worker.evaluation.metrics import distinct
 from worker.evaluation.spans import Passage
 from worker.queue.job_context import JobContext
 from worker.runtime import Runtime
-from worker.search_job import computing, run_search_job
+from worker.searches.job import computing, run_search_job
 from worker.store.collections import Collection, create_collection, get_collection
 from worker.store.jobs import Job, JobStatus
 from worker.store.workspaces import DEFAULT_WORKSPACE, find_workspace

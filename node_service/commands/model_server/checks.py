@@ -24,7 +24,7 @@ from worker.inference import vllm
 from worker.inference.chat import HttpChat
 from worker.inference.harmony import STOP_TOKENS
 from worker.inference.harmony_reply import looks_like_harmony
-from worker.search_agents import ModelProfile, model_policies
+from worker.searches.agents import ModelProfile, model_policies
 from worker.settings import WorkerSettings
 
 PROBE_SECONDS = 10.0

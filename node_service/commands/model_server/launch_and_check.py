@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from node_service.commands.model_server.checks import Target
     from worker.inference.gpus import Gpu
     from worker.inference.vllm import Launch
-    from worker.search_agents import ModelProfile
+    from worker.searches.agents import ModelProfile
 
 app = typer.Typer(no_args_is_help=True, help="Serve Context-1 on a GPU, and check a model server.")
 ProfileOption = Annotated[

@@ -15,7 +15,7 @@ from worker.harness.policies.evidence import DIRECT, LINKED
 from worker.harness.policies.offline import OfflinePolicy
 from worker.harness.policies.ranking import CERTAINTY, fitted_rounds
 from worker.harness.trajectory import Recorder
-from worker.search_job import Space
+from worker.searches.job import Space
 from worker.store.collections import Collection
 
 FILMS = {

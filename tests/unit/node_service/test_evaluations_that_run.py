@@ -10,7 +10,7 @@ from support.queue import wait_until
 
 from worker.evaluation.job import run_evaluation_job
 from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, say
-from worker.search_job import run_search_job
+from worker.searches.job import run_search_job
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from node_service.commands.doctor.checks import Finding
 from node_service.commands.model_server.checks import HELLO, Target, examine
 from worker.inference.messages import Sampled
 from worker.inference.scripted import say, use
-from worker.search_agents import ModelProfile
+from worker.searches.agents import ModelProfile
 from worker.settings import WorkerSettings
 
 TWO = several(("search_corpus", {"query": "Moonrise director"}), ("grep_corpus", {"pattern": "Moonrise"}))

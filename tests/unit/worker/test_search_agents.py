@@ -17,8 +17,8 @@ from worker.inference.chat import HttpChat
 from worker.inference.messages import Completion, Message, Sampled
 from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, use
 from worker.runtime import open_runtime
-from worker.search_agents import context_1_rules, model_policies, profile_named, reranker_of
-from worker.search_job import run_search_job
+from worker.searches.agents import context_1_rules, model_policies, profile_named, reranker_of
+from worker.searches.job import run_search_job
 
 TEXTS = {
     "tower.md": "The Anselm Tower was built by the Brook Company in 1911. It is made of brick.",

@@ -27,8 +27,8 @@ from worker.inference.scripted import (
     use,
 )
 from worker.queue.job_context import JobContext
-from worker.search_answer import Answered, kept_back, write_answer
-from worker.search_job import run_search_job
+from worker.searches.answer import Answered, kept_back, write_answer
+from worker.searches.job import run_search_job
 from worker.store import jobs
 from worker.store.database import Database
 

@@ -11,7 +11,7 @@ from support.http_node import HttpNode, Tenant, serve_node
 from support.queue import wait_until
 
 from worker.inference.scripted import Reply, ScriptedChatServer, ServerRequest, say, use
-from worker.search_job import run_search_job
+from worker.searches.job import run_search_job
 from worker.store import jobs
 from worker.store.jobs import JobStatus
 

@@ -7,7 +7,7 @@ from itertools import islice
 from worker.store.collections import get_collection_by_id
 from worker.store.shared_keys import keys_of_other_sources
 from worker.store.sources import Item, forget_items, missing_items, save_items
-from worker.sync_items import ItemState, SyncRun
+from worker.syncs.items import ItemState, SyncRun
 
 BRAKE_ITEMS = 20
 BRAKE_SHARE = 0.3

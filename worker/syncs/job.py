@@ -21,9 +21,9 @@ from worker.errors import (
 from worker.logs import get_logger
 from worker.queue.job_context import JobContext
 from worker.store.sources import Source, end_sync, get_source, get_sync_by_job, save_source_state
-from worker.sync_deletes import forget_missing
-from worker.sync_items import SyncRun, SyncRuntime, Window
-from worker.sync_tally import Tally
+from worker.syncs.deletes import forget_missing
+from worker.syncs.items import SyncRun, SyncRuntime, Window
+from worker.syncs.tally import Tally
 
 __all__ = ["SyncRuntime", "run_sync_job"]
 

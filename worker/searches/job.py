@@ -14,7 +14,6 @@ from worker.corpus.insight import CorpusInsight
 from worker.corpus.records import Chunk, SearchHits
 from worker.harness.agent import Policy, SearchAgent
 from worker.harness.budget import Limits
-from worker.harness.duplicates import without_duplicates
 from worker.harness.outcome import AgentOutcome, Selection, Usage
 from worker.harness.policies.evidence import Evidence
 from worker.harness.policies.offline import OfflinePolicy
@@ -26,8 +25,9 @@ from worker.harness.tools import Reranker
 from worker.harness.trajectory import FORMAT_VERSION, Recorder, rollout_data
 from worker.queue.job_context import JobContext
 from worker.runtime import Runtime
-from worker.search_agents import model_policies, profile_named, reranker_of
-from worker.search_answer import Answered, kept_back, write_answer
+from worker.searches.agents import model_policies, profile_named, reranker_of
+from worker.searches.answer import Answered, kept_back, write_answer
+from worker.searches.duplicates import without_duplicates
 from worker.store.collections import Collection, get_collection
 
 T = TypeVar("T")

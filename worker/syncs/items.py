@@ -19,7 +19,7 @@ from worker.settings import WorkerSettings
 from worker.store.collections import get_collection_by_id
 from worker.store.database import Database
 from worker.store.sources import Item, Source, Sync, get_items, save_items
-from worker.sync_tally import Tally
+from worker.syncs.tally import Tally
 
 WINDOW_ITEMS = 200
 WINDOW_BYTES = 16_000_000
