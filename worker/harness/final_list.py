@@ -13,7 +13,7 @@ from worker.corpus.records import Chunk
 from worker.harness.actions import Ranked
 from worker.harness.context import Context
 from worker.harness.outcome import Selection, rank_score
-from worker.harness.overlap import by_overlap
+from worker.ranking.overlap import by_overlap
 
 _OPEN = re.compile(
     r"<\s*document\s+id\s*=\s*(?:\"([^\"<>]*)\"|'([^'<>]*)'|\{([^{}<>]*)\}|([^\s<>]+))[^<>]*>", re.IGNORECASE

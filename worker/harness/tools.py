@@ -16,9 +16,9 @@ from worker.corpus.records import Chunk, SearchHits
 from worker.errors import InvalidRequest, ModelRefused, ModelUnavailable, NodeError, NotFound, ToolError
 from worker.harness.budget import Rules
 from worker.harness.context import Context, Observation
-from worker.harness.overlap import by_overlap
 from worker.inference.messages import ToolCall, ToolSpec
 from worker.logs import get_logger
+from worker.ranking.overlap import by_overlap
 
 log = get_logger(__name__)
 

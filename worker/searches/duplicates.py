@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from worker.harness.outcome import Selection
-from worker.harness.policies.reading import read
+from worker.ranking.chunk_terms import read
 
 ALIKE = 0.9
 """Share of different words that two passages must have in common to count as one."""

@@ -15,15 +15,15 @@ from worker.corpus.records import Chunk, SearchHits
 from worker.harness.agent import Policy, SearchAgent
 from worker.harness.budget import Limits
 from worker.harness.outcome import AgentOutcome, Selection, Usage
-from worker.harness.policies.evidence import Evidence
 from worker.harness.policies.offline import OfflinePolicy
-from worker.harness.policies.ranking import Ranked, rank
-from worker.harness.policies.survey import came_by, one_shot, route, survey, trust_in
-from worker.harness.policies.telling import reason
 from worker.harness.rollouts import ROLLOUTS, run_rollouts
 from worker.harness.tools import Reranker
 from worker.harness.trajectory import FORMAT_VERSION, Recorder, rollout_data
 from worker.queue.job_context import JobContext
+from worker.ranking.evidence import Evidence
+from worker.ranking.one_shot import came_by, one_shot, route, survey, trust_in
+from worker.ranking.reasons import reason
+from worker.ranking.weights import Ranked, rank
 from worker.runtime import Runtime
 from worker.searches.agents import model_policies, profile_named, reranker_of
 from worker.searches.answer import Answered, kept_back, write_answer

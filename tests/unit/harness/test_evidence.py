@@ -14,11 +14,11 @@ from worker.corpus.analyzer import analyze
 from worker.corpus.name_table import NamedRow
 from worker.corpus.names import lead_of, names_of
 from worker.corpus.records import Chunk, Hit, SearchHits
-from worker.harness.policies.evidence import LAST_RANK, MOST_HOLDERS, MOST_NAMES, Evidence
-from worker.harness.policies.links import Link, Phrase, Phrasebook, outgoing, owners_of
-from worker.harness.policies.matching import match
-from worker.harness.policies.question import LONGEST_GRAM, Question
-from worker.harness.policies.reading import Reading, read
+from worker.ranking.chunk_terms import Reading, read
+from worker.ranking.evidence import LAST_RANK, MOST_HOLDERS, MOST_NAMES, Evidence
+from worker.ranking.links import Link, Phrase, Phrasebook, outgoing, owners_of
+from worker.ranking.matching import match
+from worker.ranking.question import LONGEST_GRAM, Question
 
 WORDS = [
     "Anna",

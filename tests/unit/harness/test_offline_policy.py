@@ -11,10 +11,10 @@ from worker.corpus.vectors import EmbeddedChroma
 from worker.harness.agent import SearchAgent
 from worker.harness.budget import Limits
 from worker.harness.outcome import AgentOutcome
-from worker.harness.policies.evidence import DIRECT, LINKED
 from worker.harness.policies.offline import OfflinePolicy
-from worker.harness.policies.ranking import CERTAINTY, fitted_rounds
 from worker.harness.trajectory import Recorder
+from worker.ranking.evidence import DIRECT, LINKED
+from worker.ranking.weights import CERTAINTY, fitted_rounds
 from worker.searches.job import Space
 from worker.store.collections import Collection
 

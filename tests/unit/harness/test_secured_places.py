@@ -9,9 +9,9 @@ from support.space import make_chunk
 
 from worker.corpus.name_table import NamedRow
 from worker.corpus.records import Chunk, Hit, SearchHits
-from worker.harness.policies.evidence import DIRECT, LINKED, Evidence
-from worker.harness.policies.question import Question
-from worker.harness.policies.ranking import CERTAINTY, PLACES, SECURED, Round, rank
+from worker.ranking.evidence import DIRECT, LINKED, Evidence
+from worker.ranking.question import Question
+from worker.ranking.weights import CERTAINTY, PLACES, SECURED, Round, rank
 
 
 class Plain:

@@ -10,8 +10,8 @@ from support.corpora import CollectionBook, open_corpora
 from worker.corpus.corpus import Corpus
 from worker.corpus.records import NewDocument
 from worker.corpus.vectors import EmbeddedChroma
-from worker.harness.policies.ranking import fitted_rounds, judge
-from worker.harness.policies.survey import came_by, one_shot, route, survey
+from worker.ranking.one_shot import came_by, one_shot, route, survey
+from worker.ranking.weights import fitted_rounds, judge
 from worker.store.collections import Collection
 
 TEXTS = {

@@ -2,7 +2,7 @@ import pytest
 from support.context1 import RawRun
 from support.harmony import call, concluded, several
 
-from worker.harness.metrics import Gold, measure, segments
+from worker.harness.run_figures import Gold, measure, segments
 from worker.harness.trajectory import StepRecord
 
 

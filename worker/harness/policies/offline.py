@@ -11,12 +11,12 @@ from worker.harness.actions import Action
 from worker.harness.actions import Ranked as Listed
 from worker.harness.budget import Rules
 from worker.harness.context import ContextView
-from worker.harness.policies.evidence import Candidate, Evidence
-from worker.harness.policies.insight import Insight
-from worker.harness.policies.ranking import Ranked, rank
-from worker.harness.policies.survey import survey
-from worker.harness.policies.telling import called, reason, surface, telling_words, told_link
 from worker.inference.messages import ToolCall
+from worker.ranking.evidence import Candidate, Evidence
+from worker.ranking.index_view import Insight
+from worker.ranking.one_shot import survey
+from worker.ranking.reasons import called, reason, surface, telling_words, told_link
+from worker.ranking.weights import Ranked, rank
 from worker.tokens import count_tokens
 
 NAMES_ASKED = 3

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 from worker.corpus.analyzer import analyze
-from worker.harness.policies.evidence import Evidence
-from worker.harness.policies.links import Link
+from worker.ranking.evidence import Evidence
+from worker.ranking.links import Link
 
 TELLING_WORDS = 5
 _OPENING_CHARACTERS = 300

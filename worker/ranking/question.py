@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.corpus.analyzer import analyze
-from worker.harness.policies.insight import Insight
-from worker.harness.policies.reading import STEM_LETTERS
+from worker.ranking.chunk_terms import STEM_LETTERS
+from worker.ranking.index_view import Insight
 
 LONGEST_GRAM = 8
 _WORD = re.compile(r"\w+")

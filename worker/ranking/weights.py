@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from worker.harness.policies.evidence import DIRECT, Evidence, Numbers
+from worker.ranking.evidence import DIRECT, Evidence, Numbers
 
 MOST_SEEDS, LEAST_SEED_TRUST = 15, 0.005
 MOST_SHARING, LEAST_SHARING_TRUST = 6, 0.02

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from worker.harness.policies.insight import NamedRow
-from worker.harness.policies.reading import Reading
+from worker.ranking.chunk_terms import Reading
+from worker.ranking.index_view import NamedRow
 
 MOST_SHARERS = 20
 """A name that more documents go by is no link."""

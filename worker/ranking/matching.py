@@ -7,8 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.harness.policies.question import LONGEST_GRAM, Question
-from worker.harness.policies.reading import Reading
+from worker.ranking.chunk_terms import Reading
+from worker.ranking.question import LONGEST_GRAM, Question
 
 OPENING_TERMS = 20
 """Terms of a chunk that count as its start."""

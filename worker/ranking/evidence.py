@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from worker.corpus.names import leads_in
 from worker.corpus.records import Chunk, SearchHits
-from worker.harness.policies.insight import Insight, NamedRow
-from worker.harness.policies.links import Link, Phrase, Phrasebook, outgoing, owners_of
-from worker.harness.policies.matching import Matches, Numbers, match
-from worker.harness.policies.question import Question
-from worker.harness.policies.reading import STEM_LETTERS, Reading, read
+from worker.ranking.chunk_terms import STEM_LETTERS, Reading, read
+from worker.ranking.index_view import Insight, NamedRow
+from worker.ranking.links import Link, Phrase, Phrasebook, outgoing, owners_of
+from worker.ranking.matching import Matches, Numbers, match
+from worker.ranking.question import Question
 
 LEAST_PER_LEG, MOST_PER_LEG = 40, 120
 """Candidates taken from each leg of the index. Measured on all sets, what the legs find later changes the first ten places by a

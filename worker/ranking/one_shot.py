@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from worker.corpus.records import Chunk
-from worker.harness.policies.evidence import Evidence
-from worker.harness.policies.insight import Insight
-from worker.harness.policies.question import Question
-from worker.harness.policies.ranking import Ranked, fitted_rounds, rank
-from worker.harness.policies.telling import called, reason, told_link
+from worker.ranking.evidence import Evidence
+from worker.ranking.index_view import Insight
+from worker.ranking.question import Question
+from worker.ranking.reasons import called, reason, told_link
+from worker.ranking.weights import Ranked, fitted_rounds, rank
 
 NEEDED = 0.5
 """Trust from which a passage counts as needed for the answer."""
