@@ -6,7 +6,7 @@ DATA_FOLDER holds question sets as described in its README. Sets with several go
 with titles and without; of a set in several languages each language is used. Collections are built once in --data-dir,
 which may be that of `retrieval_quality.py`. First every set is left out in turn: weights fitted on the others are tried
 on it, which is what a user's own questions would see. Sets of --tried are never learnt from. With --write, weights fitted
-on all SETs replace `weights.json`.
+on all SETs replace `ranking.json`.
 """
 
 import argparse
@@ -18,20 +18,20 @@ from pathlib import Path
 import numpy as np
 from node import node, quiet
 from retrieval_quality import is_multi_hop, languages
+from worker.harness.policies.survey import survey
 
 from worker.evaluation.loading import load
 from worker.evaluation.running import Setup, prepare
 from worker.evaluation.trial import workspace_of
-from worker.ranking import weights
+from worker.ranking import weighing
 from worker.ranking.evidence import Evidence, Numbers
-from worker.ranking.one_shot import survey
 from worker.runtime import Runtime
 
 ROUNDS = 3
 SEED = 0
 TAUGHT_FROM = 60
 """Passages that the candidates are gathered for: far more than searches want, since what does not answer teaches too."""
-WEIGHTS = Path(weights.__file__).parent / "weights.json"
+WEIGHTS = Path(weighing.__file__).parent / "ranking.json"
 
 
 @dataclass(frozen=True)
@@ -101,23 +101,23 @@ def fit_order(questions: Sequence[tuple[Numbers, Numbers]], mean: Numbers, scale
     return weights
 
 
-def fit(asked: Sequence[Asked], learning: Sequence[bool]) -> tuple[list[weights.Round], list[list[Numbers]]]:
+def fit(asked: Sequence[Asked], learning: Sequence[bool]) -> tuple[list[weighing.Round], list[list[Numbers]]]:
     """Weights from the questions that `learning` marks, and the scores of all questions after each round.
 
     What a passage is worth, and how passages compare, is learnt from questions that need several documents. Where words
     lead, the order is learnt from all questions: those of one document, in many languages, teach what weak vectors say.
     """
-    rounds: list[weights.Round] = []
+    rounds: list[weighing.Round] = []
     trust: list[Numbers | None] = [None] * len(asked)
     scores: list[list[Numbers]] = []
     for _ in range(ROUNDS):
-        numbers = [weights.numbers_of(one.evidence, before) for one, before in zip(asked, trust, strict=True)]
+        numbers = [weighing.numbers_of(one.evidence, before) for one, before in zip(asked, trust, strict=True)]
         labels = [one.labels()[: len(x)] for one, x in zip(asked, numbers, strict=True)]
         taught = [(one, x, y) for one, x, y, learns in zip(asked, numbers, labels, learning, strict=True) if learns]
         several = [(x, y) for one, x, y in taught if one.has_several]
         every = np.concatenate([x for x, _ in several])
         mean, scale = every.mean(0), every.std(0) + 1e-9
-        weights = weights.Round(
+        weights = weighing.Round(
             mean,
             scale,
             fit_trust(every, np.concatenate([y for _, y in several]), mean, scale),
@@ -125,7 +125,7 @@ def fit(asked: Sequence[Asked], learning: Sequence[bool]) -> tuple[list[weights.
             fit_order([(x, y) for _, x, y in taught], mean, scale),
         )
         rounds.append(weights)
-        judged = [weights.judge(x, weights, words_lead=one.words_lead) for one, x in zip(asked, numbers, strict=True)]
+        judged = [weighing.judge(x, weights, words_lead=one.words_lead) for one, x in zip(asked, numbers, strict=True)]
         trust = [one[0] for one in judged]
         scores.append([one[1] for one in judged])
     return rounds, scores
@@ -173,7 +173,7 @@ def main() -> None:
         if given.write:
             rounds, _ = fit(asked, [one.folder in given.sets for one in asked])
             stored = [
-                {name: [round(float(x), 5) for x in getattr(one, name)] for name in weights.PARTS} for one in rounds
+                {name: [round(float(x), 5) for x in getattr(one, name)] for name in weighing.PARTS} for one in rounds
             ]
             WEIGHTS.write_text(json.dumps(stored) + "\n")
             print(f"wrote {WEIGHTS}")

@@ -11,7 +11,7 @@ from worker.ranking.evidence import Evidence
 from worker.ranking.index_view import Insight
 from worker.ranking.question import Question
 from worker.ranking.reasons import called, reason, told_link
-from worker.ranking.weights import Ranked, fitted_rounds, rank
+from worker.ranking.weighing import Ranked, fitted_rounds, rank
 
 NEEDED = 0.5
 """Trust from which a passage counts as needed for the answer."""

@@ -23,7 +23,7 @@ from worker.queue.job_context import JobContext
 from worker.ranking.evidence import Evidence
 from worker.ranking.one_shot import came_by, one_shot, route, survey, trust_in
 from worker.ranking.reasons import reason
-from worker.ranking.weights import Ranked, rank
+from worker.ranking.weighing import Ranked, rank
 from worker.runtime import Runtime
 from worker.searches.agents import model_policies, profile_named, reranker_of
 from worker.searches.answer import Answered, kept_back, write_answer

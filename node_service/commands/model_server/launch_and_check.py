@@ -116,6 +116,7 @@ def _target(invocation: Invocation, given: "Mapping[str, str | None]", profile: 
 
 
 def _show(target: "Target", findings: "Mapping[str, Finding]", as_json: bool) -> None:
+    from node_service.commands.doctor import doctor
 
     if as_json:
         about = {"url": target.url, "model": target.name, "profile": target.profile}

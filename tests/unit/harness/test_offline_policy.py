@@ -14,7 +14,7 @@ from worker.harness.outcome import AgentOutcome
 from worker.harness.policies.offline import OfflinePolicy
 from worker.harness.trajectory import Recorder
 from worker.ranking.evidence import DIRECT, LINKED
-from worker.ranking.weights import CERTAINTY, fitted_rounds
+from worker.ranking.weighing import CERTAINTY, fitted_rounds
 from worker.searches.job import Space
 from worker.store.collections import Collection
 

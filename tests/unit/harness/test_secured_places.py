@@ -11,7 +11,7 @@ from worker.corpus.name_table import NamedRow
 from worker.corpus.records import Chunk, Hit, SearchHits
 from worker.ranking.evidence import DIRECT, LINKED, Evidence
 from worker.ranking.question import Question
-from worker.ranking.weights import CERTAINTY, PLACES, SECURED, Round, rank
+from worker.ranking.weighing import CERTAINTY, PLACES, SECURED, Round, rank
 
 
 class Plain:

@@ -11,7 +11,7 @@ from worker.corpus.corpus import Corpus
 from worker.corpus.records import NewDocument
 from worker.corpus.vectors import EmbeddedChroma
 from worker.ranking.one_shot import came_by, one_shot, route, survey
-from worker.ranking.weights import fitted_rounds, judge
+from worker.ranking.weighing import fitted_rounds, judge
 from worker.store.collections import Collection
 
 TEXTS = {

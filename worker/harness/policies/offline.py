@@ -16,7 +16,7 @@ from worker.ranking.evidence import Candidate, Evidence
 from worker.ranking.index_view import Insight
 from worker.ranking.one_shot import survey
 from worker.ranking.reasons import called, reason, surface, telling_words, told_link
-from worker.ranking.weights import Ranked, rank
+from worker.ranking.weighing import Ranked, rank
 from worker.tokens import count_tokens
 
 NAMES_ASKED = 3
