@@ -26,7 +26,7 @@ from worker.corpus.corpus import Corpus
 from worker.evaluation.trial import Trial, workspace_of
 from worker.harness import context as harness_context
 from worker.harness.profiles.context1 import Context1Profile
-from worker.inference.harmony import Harmony, Rendering
+from worker.inference.harmony.rendering import Harmony, Rendering
 from worker.inference.messages import Sampled
 from worker.inference.reranker import HttpReranker
 from worker.inference.scripted import Fault, ScriptedChatServer, use
@@ -34,8 +34,8 @@ from worker.inference.scripted import say as said
 from worker.job_handlers import make_runner
 from worker.queue.dispatch import ThreadDispatcher
 from worker.queue.job_context import JobContext
-from worker.store import jobs
-from worker.store.jobs import JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import JobStatus
 
 LISTED = re.compile(r"# DOCUMENT ID: (\w+)")
 TURNS = 6

@@ -14,9 +14,9 @@ from node import busy, keep, machine, node, say
 from real_text import passages
 
 from worker.corpus.ingest import BATCH_CHUNKS
-from worker.corpus.lexical import indexed_text
+from worker.corpus.sqlite.lexical import indexed_text
 from worker.evaluation.trial import Trial, workspace_of
-from worker.inference.embedder import Embedders
+from worker.inference.embedding.embedder import Embedders
 
 
 def seconds_of(work):

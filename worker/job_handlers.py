@@ -21,8 +21,8 @@ from worker.queue.upkeep import queue_chores
 from worker.runtime import Runtime, open_runtime
 from worker.searches.job import run_search_job
 from worker.settings import WorkerSettings
-from worker.store import sources
 from worker.store.database import Database
+from worker.store.sources import sources
 from worker.syncs.job import run_sync_job
 
 JobHandler: TypeAlias = Callable[[Runtime, JobContext], JsonValue]

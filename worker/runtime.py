@@ -11,18 +11,18 @@ from pathlib import Path
 from connectors.base import Connector
 from connectors.http import EgressPolicy
 from connectors.registry import make
-from worker.corpus.chroma_process import ChromaProcess
 from worker.corpus.corpus import Corpora
-from worker.corpus.parsing import ParserPool
-from worker.corpus.vectors import EmbeddedChroma, HttpChroma, Vectors
+from worker.corpus.parsing.parser import ParserPool
+from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma, Vectors
+from worker.corpus.vectors.chroma_process import ChromaProcess
 from worker.errors import VectorsUnavailable
 from worker.harness.profiles.phrasing import load_phrasing
 from worker.inference.chat import ANSWERS, ChatModel, HttpChat
-from worker.inference.embedder import Embedders
+from worker.inference.embedding.embedder import Embedders
 from worker.settings import WorkerSettings
 from worker.store.collections import fix_embedder
 from worker.store.database import Database
-from worker.store.sources import Source
+from worker.store.sources.sources import Source
 from worker.store.workspaces import ensure_default
 
 

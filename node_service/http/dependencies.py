@@ -25,11 +25,13 @@ from worker.corpus.corpus import Corpus
 from worker.errors import NotFound, Unauthorized
 from worker.queue.dispatch import Dispatcher
 from worker.runtime import Runtime
-from worker.store import collections, jobs, sources
+from worker.store import collections
 from worker.store.collections import Collection
 from worker.store.database import Database
-from worker.store.jobs import Job
-from worker.store.sources import Source, Sync
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Job
+from worker.store.sources import sources
+from worker.store.sources.sources import Source, Sync
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from pydantic import JsonValue
 
 from node_service.http.dependencies import Node
 from node_service.http.waiting import wait_until
-from worker.store import jobs
-from worker.store.jobs import Idempotency, Job
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Idempotency, Job
 
 RETRY_AFTER_SECONDS = 1
 

@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 
 from worker.errors import NodeError
 from worker.logs import get_logger
-from worker.store import jobs
 from worker.store.database import Database
+from worker.store.jobs import jobs
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _METHODS = {"GET", "PUT", "POST", "PATCH", "DELETE"}  # callers choose the word, and must not choose the series

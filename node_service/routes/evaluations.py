@@ -25,9 +25,10 @@ from node_service.schemas.base import Page
 from node_service.schemas.evaluations import EvaluationCreate, EvaluationRead, EvaluationSummary
 from worker.errors import Conflict
 from worker.evaluation.job import EvaluationRequest, questions_asked
-from worker.store import collections, jobs
+from worker.store import collections
 from worker.store.database import Database
-from worker.store.jobs import Job, JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Job, JobStatus
 
 PRIORITY = 10
 """Behind searches (0): whoever waits for an answer goes before whoever waits for a figure."""

@@ -14,9 +14,9 @@ from node_service.http.waiting import naps
 from node_service.schemas.jobs import SearchEnd, StepRead, TrajectoryRead
 from worker.errors import NotFound, StoreUnavailable
 from worker.harness.trajectory import FORMAT_VERSION
-from worker.store import jobs
 from worker.store.database import Database
-from worker.store.jobs import Job, Step
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Job, Step
 
 PING_SECONDS = 15
 RECONNECT_MILLISECONDS = 1000

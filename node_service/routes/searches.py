@@ -24,9 +24,10 @@ from node_service.http.problems import FieldError, InvalidFields, refusals
 from node_service.http.waiting import preferred_wait
 from node_service.schemas.base import Page
 from node_service.schemas.jobs import SearchCreate, SearchRead, SearchSummary
-from worker.corpus.filters import compile_filter
-from worker.store import collections, jobs
-from worker.store.jobs import Job
+from worker.corpus.finding.filters import compile_filter
+from worker.store import collections
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Job
 
 router = APIRouter(route_class=NodeRoute, tags=["searches"])
 

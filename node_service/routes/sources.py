@@ -20,9 +20,10 @@ from node_service.http.dependencies import (
 from node_service.http.problems import FieldError, InvalidFields, SourceCheckFailed, field_errors, refusals
 from node_service.schemas.base import Page
 from node_service.schemas.jobs import SourceChange, SourceCreate, SourceRead
-from worker.store import collections, sources
+from worker.store import collections
 from worker.store.database import Database
-from worker.store.sources import Source
+from worker.store.sources import sources
+from worker.store.sources.sources import Source
 
 router = APIRouter(route_class=NodeRoute, tags=["sources"])
 

@@ -19,9 +19,10 @@ from node_service.http.problems import refusals
 from node_service.http.waiting import wait_until
 from node_service.schemas.base import Page
 from node_service.schemas.jobs import SyncCreate, SyncRead
-from worker.store import jobs, sources
 from worker.store.database import Database
-from worker.store.sources import Sync
+from worker.store.jobs import jobs
+from worker.store.sources import sources
+from worker.store.sources.sources import Sync
 
 router = APIRouter(route_class=NodeRoute, tags=["sources"])
 

@@ -11,7 +11,7 @@ from node_service.schemas.base import STORABLE, Incoming, Label, Outgoing, Slug
 from node_service.schemas.documents import KEY_CHARACTERS, KEY_PATTERN
 from node_service.schemas.jobs import QUERY_CHARACTERS, ErrorRead, Profile, Status
 from worker.evaluation.report import Report
-from worker.store.jobs import Job
+from worker.store.jobs.jobs import Job
 
 QUESTIONS_MOST = 1000
 GOLD_MOST = 100

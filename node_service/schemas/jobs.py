@@ -8,8 +8,8 @@ from pydantic_core import PydanticCustomError
 
 from node_service.schemas.base import STORABLE, Incoming, JsonObject, Label, Outgoing, Slug
 from node_service.schemas.results import ResultRead
-from worker.store.jobs import Job
-from worker.store.sources import Source, Sync
+from worker.store.jobs.jobs import Job
+from worker.store.sources.sources import Source, Sync
 
 QUERY_CHARACTERS = 4000
 COLLECTIONS_MOST = 10

@@ -20,8 +20,8 @@ from node_service.reference.settings_pages import fields
 from worker import errors
 from worker.inference.scripted import final, say, use
 from worker.queue.supervise import SUPERVISED
-from worker.store.jobs import JobStatus
-from worker.store.sources import SyncCounts
+from worker.store.jobs.jobs import JobStatus
+from worker.store.sources.sources import SyncCounts
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -164,7 +164,7 @@ def test_every_end_of_a_run_and_every_degradation_is_on_the_page_of_the_harness(
     told = {word for cells in table.values() if cells for word in re.findall(r"`([a-z-]+)`", cells[0])}
     assert sorted(ends - told) == []
     degraded = set(re.findall(r'degraded\["([a-z-]+)"\]', harness))
-    degraded |= set(re.findall(r'_UNAVAILABLE = "([a-z-]+)"', SOURCES["worker/corpus/search.py"]))
+    degraded |= set(re.findall(r'_UNAVAILABLE = "([a-z-]+)"', SOURCES["worker/corpus/finding/search.py"]))
     assert len(degraded) >= 5
     named = PAGES["docs/harness.md"].partition("`degraded` names:")[2].partition("\n\n")[0]
     assert sorted(name for name in degraded if f"`{name}`" not in named) == []

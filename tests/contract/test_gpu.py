@@ -9,7 +9,16 @@ import yaml
 
 from node_service.commands.model_server.checks import CHECKS
 from node_service.commands.model_server.vllm_process import CAUSES
-from worker.inference.vllm import IMAGE, LEAST_VERSION, MXFP4_WEIGHTS, VERSION, WEIGHTS, Launch, fit, weights_gib
+from worker.inference.serving.vllm import (
+    IMAGE,
+    LEAST_VERSION,
+    MXFP4_WEIGHTS,
+    VERSION,
+    WEIGHTS,
+    Launch,
+    fit,
+    weights_gib,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")

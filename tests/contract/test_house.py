@@ -83,7 +83,7 @@ PLANTED = {
     "the harness talks to the network": ("worker/harness/agent.py", "import httpx"),
     "the worker imports a web framework": ("worker/logs.py", "import fastapi"),
     "celery strays": ("worker/runtime.py", "import celery"),
-    "chroma strays": ("worker/corpus/fusion.py", "import chromadb"),
+    "chroma strays": ("worker/corpus/finding/fusion.py", "import chromadb"),
     "SQL strays": ("worker/searches/job.py", "import sqlalchemy"),
     "ground looks up at the stories": ("worker/errors.py", "import worker.runtime"),
 }

@@ -22,8 +22,8 @@ from support.run_log import Audit, audit
 
 from worker.queue.dispatch import CeleryDispatcher
 from worker.settings import WorkerSettings
-from worker.store import jobs
 from worker.store.database import Database
+from worker.store.jobs import jobs
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pytest
 from support.cli import Cli, wait_for
 
 from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, say
-from worker.store import jobs
 from worker.store.database import Database
+from worker.store.jobs import jobs
 
 pytestmark = pytest.mark.slow
 

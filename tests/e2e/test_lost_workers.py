@@ -13,9 +13,9 @@ import pytest
 from support.cli import Cli, wait_for
 
 from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, say, use
-from worker.store import jobs
 from worker.store.database import Database
-from worker.store.jobs import Job
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Job
 
 pytestmark = pytest.mark.slow
 

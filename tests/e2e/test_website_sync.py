@@ -17,10 +17,11 @@ from connectors.base import CheckResult
 from worker.job_handlers import make_runner
 from worker.runtime import Runtime, open_runtime
 from worker.settings import WorkerSettings
-from worker.store import jobs, sources
 from worker.store.collections import Collection, create_collection
-from worker.store.jobs import Job, JobStatus
-from worker.store.sources import Source
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Job, JobStatus
+from worker.store.sources import sources
+from worker.store.sources.sources import Source
 from worker.store.workspaces import find_workspace
 
 pytestmark = pytest.mark.slow

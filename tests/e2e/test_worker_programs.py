@@ -13,9 +13,9 @@ from support.redis_server import RedisServer
 from support.run_log import read_runs
 
 from worker.queue.dispatch import CeleryDispatcher
-from worker.store import jobs
 from worker.store.database import Database
-from worker.store.jobs import Job, JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Job, JobStatus
 
 pytestmark = pytest.mark.slow
 

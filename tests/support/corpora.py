@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from worker.corpus.analyzer import analyze
 from worker.corpus.corpus import Corpora
-from worker.corpus.parsing import ParserPool
-from worker.corpus.vectors import Vectors
-from worker.inference.embedder import Embedders
+from worker.corpus.parsing.parser import ParserPool
+from worker.corpus.vectors.chroma import Vectors
+from worker.inference.embedding.embedder import Embedders
 from worker.store.collections import Collection
 
 

@@ -19,9 +19,9 @@ from worker.queue.dispatch import ThreadDispatcher
 from worker.queue.job_context import JobContext
 from worker.queue.runner import QueueRunner
 from worker.runtime import Runtime, open_runtime
-from worker.store import jobs
 from worker.store.collections import Collection, get_collection
-from worker.store.jobs import Job, JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Job, JobStatus
 from worker.store.workspaces import SCOPES, Workspace, create_key, create_workspace, ensure_default
 
 Handler = Callable[[Runtime, JobContext], Any]

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from support.corpora import CollectionBook, open_corpora
-from worker.corpus.posting_segments import catch_up_postings
 from worker.corpus.records import NewDocument
-from worker.corpus.text_store import TextStore
-from worker.corpus.vectors import EmbeddedChroma, HttpChroma
+from worker.corpus.sqlite.posting_segments import catch_up_postings
+from worker.corpus.sqlite.text_store import TextStore
+from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
 
 
 def main() -> None:

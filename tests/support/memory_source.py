@@ -27,15 +27,16 @@ from connectors.base import (
 from support.corpora import WordEmbedder
 from support.queue import worker_settings
 from worker.corpus.corpus import Corpora, Corpus
-from worker.corpus.parsing import ParserPool
-from worker.corpus.vectors import EmbeddedChroma
-from worker.inference.embedder import Embedders
+from worker.corpus.parsing.parser import ParserPool
+from worker.corpus.vectors.chroma import EmbeddedChroma
+from worker.inference.embedding.embedder import Embedders
 from worker.queue.job_context import Heartbeat, JobContext
 from worker.settings import WorkerSettings
-from worker.store import jobs, sources
 from worker.store.collections import Collection, create_collection, fix_embedder
 from worker.store.database import Database
-from worker.store.sources import Source, Sync
+from worker.store.jobs import jobs
+from worker.store.sources import sources
+from worker.store.sources.sources import Source, Sync
 from worker.store.workspaces import create_workspace
 from worker.syncs.job import run_sync_job
 

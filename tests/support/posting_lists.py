@@ -3,10 +3,10 @@
 from collections import Counter
 
 from worker.corpus.analyzer import analyze
-from worker.corpus.lexical import chunk_texts
-from worker.corpus.postings import PostingLists
-from worker.corpus.reading import collection_row
-from worker.corpus.text_store import TextStore
+from worker.corpus.sqlite.lexical import chunk_texts
+from worker.corpus.sqlite.postings import PostingLists
+from worker.corpus.sqlite.reading import collection_row
+from worker.corpus.sqlite.text_store import TextStore
 
 
 def agrees_with_the_text_store(store: TextStore, lists: PostingLists, collection: str = "c1") -> None:

@@ -11,8 +11,8 @@ from pydantic import JsonValue
 from worker.queue.job_context import JobContext
 from worker.queue.runner import QueueRunner
 from worker.settings import WorkerSettings
-from worker.store import jobs
 from worker.store.database import Database
+from worker.store.jobs import jobs
 from worker.store.workspaces import create_workspace
 
 CALLBACK: dict[str, JsonValue] = {"url": "https://receiver.example/hook", "metadata": {"run": 7}}

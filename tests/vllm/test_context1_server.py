@@ -30,8 +30,8 @@ from worker.harness.rollouts import run_rollouts
 from worker.harness.trajectory import Recorder
 from worker.inference.chat import HttpChat
 from worker.inference.completions import HttpCompletions
-from worker.inference.harmony import STOP_TOKENS
-from worker.inference.vllm import Launch
+from worker.inference.harmony.rendering import STOP_TOKENS
+from worker.inference.serving.vllm import Launch
 
 pytestmark = pytest.mark.vllm
 

@@ -32,7 +32,7 @@ from worker.inference.chat import HttpChat
 from worker.inference.chat_wire import request_body
 from worker.inference.completions import HttpCompletions
 from worker.inference.endpoint import RetryPolicy
-from worker.inference.harmony import STOP_TOKENS
+from worker.inference.harmony.rendering import STOP_TOKENS
 from worker.inference.messages import ChatRequest, PromptRequest, Sampled
 
 pytestmark = pytest.mark.vllm

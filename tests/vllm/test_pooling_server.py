@@ -5,7 +5,7 @@ import pytest
 from support.vllm_server import VllmServer
 
 from worker.errors import ModelRefused
-from worker.inference.http_embedder import HttpEmbedder
+from worker.inference.embedding.http_embedder import HttpEmbedder
 from worker.inference.reranker import HttpReranker
 
 pytestmark = pytest.mark.vllm

@@ -13,22 +13,22 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from worker.corpus import outbox, reading, writing
-from worker.corpus.chunking import MAX_TOKENS
-from worker.corpus.draining import Drainer, drain_quietly
-from worker.corpus.engines import RANK_BM25
-from worker.corpus.filters import compile_filter
-from worker.corpus.grep import Grep
+from worker.corpus.chunking.chunker import MAX_TOKENS
+from worker.corpus.finding.engines import RANK_BM25
+from worker.corpus.finding.filters import compile_filter
+from worker.corpus.finding.grep import Grep
+from worker.corpus.finding.question_view import CorpusInsight
+from worker.corpus.finding.search import Search, SearchMemory
 from worker.corpus.ingest import Ingest
-from worker.corpus.insight import CorpusInsight
-from worker.corpus.parsing import ParserPool
-from worker.corpus.posting_segments import catch_up_postings
+from worker.corpus.parsing.parser import ParserPool
 from worker.corpus.records import Chunk, CollectionStats, Document, IngestOutcome, NewDocument, SearchHits
-from worker.corpus.search import Search, SearchMemory
-from worker.corpus.text_store import TextStore
-from worker.corpus.vectors import Vectors
+from worker.corpus.sqlite import outbox, reading, writing
+from worker.corpus.sqlite.posting_segments import catch_up_postings
+from worker.corpus.sqlite.text_store import TextStore
+from worker.corpus.vectors.chroma import Vectors
+from worker.corpus.vectors.draining import Drainer, drain_quietly
 from worker.errors import NotFound
-from worker.inference.embedder import Embedders
+from worker.inference.embedding.embedder import Embedders
 from worker.logs import get_logger
 from worker.store.collections import Collection
 

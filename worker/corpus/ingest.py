@@ -13,15 +13,15 @@ from pathlib import PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.corpus.chunking import chunk
-from worker.corpus.lexical import indexed_text
-from worker.corpus.parsing import PIPELINE_VERSION, ParserPool, normalize_text
-from worker.corpus.reading import collection_row, known_vectors, stored_source
+from worker.corpus.chunking.chunker import chunk
+from worker.corpus.parsing.parser import PIPELINE_VERSION, ParserPool, normalize_text
 from worker.corpus.records import IngestOutcome, NewDocument, ParsedDocument
-from worker.corpus.text_store import TextStore
-from worker.corpus.writing import PreparedDocument, Written, ensure_collection, put_document, put_vectors
+from worker.corpus.sqlite.lexical import indexed_text
+from worker.corpus.sqlite.reading import collection_row, known_vectors, stored_source
+from worker.corpus.sqlite.text_store import TextStore
+from worker.corpus.sqlite.writing import PreparedDocument, Written, ensure_collection, put_document, put_vectors
 from worker.errors import DocumentRejected
-from worker.inference.embedder import Embedder, Embedders
+from worker.inference.embedding.embedder import Embedder, Embedders
 from worker.logs import get_logger
 from worker.store.collections import Collection
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pydantic import JsonValue
 
 from worker.errors import InvalidRequest
-from worker.evaluation.metrics import NAMES, Values, figures_of, intervals, table_of
+from worker.evaluation.measures import NAMES, Values, figures_of, intervals, table_of
 from worker.evaluation.report import QuestionRecord, Report
 
 

@@ -17,9 +17,9 @@ from worker.evaluation.trial import Answer, Asking, Trial
 from worker.logs import get_logger
 from worker.queue.job_context import JobContext
 from worker.runtime import Runtime
-from worker.store import jobs
 from worker.store.database import Database
-from worker.store.jobs import Job
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Job
 
 STEPS_AT_ONCE = 200
 PATIENCE_SECONDS = 1.0

@@ -9,7 +9,7 @@ from typing import Any
 
 from worker.errors import InvalidRequest
 from worker.evaluation.dataset import Dataset, Gold, GoldSpan, Question, Text
-from worker.evaluation.lines import Record, json_lines, table_lines, whole_json
+from worker.evaluation.json_lines import Record, json_lines, table_lines, whole_json
 
 KEY_SEPARATOR = "|"
 """Between the document keys of a CSV's column `gold`."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from worker.evaluation.dataset import Dataset, Gold, GoldSpan
-from worker.evaluation.metrics import (
+from worker.evaluation.measures import (
     CUTS,
     NAMES,
     Values,

@@ -6,7 +6,7 @@ A document of many pages is found easily and answers nothing by itself: here the
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from worker.corpus.parsing import normalize_text
+from worker.corpus.parsing.parser import normalize_text
 from worker.evaluation.dataset import Gold, GoldSpan, Text
 from worker.tokens import count_tokens
 

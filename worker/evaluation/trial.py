@@ -16,13 +16,13 @@ from pydantic import JsonValue
 from worker.corpus.records import NewDocument
 from worker.errors import Conflict, NodeError, NotFound
 from worker.evaluation.dataset import Question, Text
-from worker.evaluation.metrics import distinct
+from worker.evaluation.measures import distinct
 from worker.evaluation.spans import Passage
 from worker.queue.job_context import JobContext
 from worker.runtime import Runtime
 from worker.searches.job import computing, run_search_job
 from worker.store.collections import Collection, create_collection, get_collection
-from worker.store.jobs import Job, JobStatus
+from worker.store.jobs.jobs import Job, JobStatus
 from worker.store.workspaces import DEFAULT_WORKSPACE, find_workspace
 from worker.tokens import count_tokens
 

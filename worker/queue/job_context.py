@@ -14,9 +14,9 @@ from pydantic import JsonValue
 
 from worker.errors import DeadlineExceeded, JobCancelled, LeaseLost, NodeError
 from worker.logs import get_logger
-from worker.store import jobs
 from worker.store.database import Database
-from worker.store.jobs import Job
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Job
 
 LOOK_SECONDS = 0.5
 """How often a running job is looked at for a cancellation: one read by primary key, no write."""

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from worker.logs import get_logger
 from worker.store.database import Database
-from worker.store.leases import drop_lease, try_lease
+from worker.store.jobs.leases import drop_lease, try_lease
 
 SHORTEST_LEASE_SECONDS = 6.0
 

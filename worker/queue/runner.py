@@ -13,9 +13,9 @@ from worker.errors import HopnodeError, JobCancelled, JobInterrupted, LeaseLost,
 from worker.logs import get_logger
 from worker.queue.job_context import Heartbeat, JobContext
 from worker.settings import WorkerSettings
-from worker.store import jobs
 from worker.store.database import Database
-from worker.store.jobs import JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import JobStatus
 
 BACKOFF_SECONDS, BACKOFF_MOST_SECONDS = 2.0, 300.0
 STORE_RETRY_SECONDS = 0.5

@@ -5,8 +5,8 @@ from typing import Protocol
 from worker.logs import get_logger
 from worker.queue.periodic import Chore
 from worker.settings import WorkerSettings
-from worker.store import jobs
 from worker.store.database import Database
+from worker.store.jobs import jobs
 
 REAP_SECONDS = 2.0
 RETENTION_SECONDS = 3600.0

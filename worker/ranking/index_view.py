@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from worker.corpus.name_table import NamedRow
 from worker.corpus.records import Chunk, SearchHits
+from worker.corpus.sqlite.name_table import NamedRow
 
 __all__ = ["Insight", "NamedRow"]
 

@@ -24,7 +24,7 @@ from worker.harness.profiles.phrasing import load_phrasing
 from worker.harness.tools import Reranker
 from worker.inference.chat import ChatModel
 from worker.inference.completions import HttpCompletions
-from worker.inference.harmony import STOP_TOKENS, Harmony
+from worker.inference.harmony.rendering import STOP_TOKENS, Harmony
 from worker.inference.reranker import HttpReranker
 from worker.settings import WorkerSettings
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from worker.corpus.corpus import Corpus
-from worker.corpus.insight import CorpusInsight
+from worker.corpus.finding.question_view import CorpusInsight
 from worker.corpus.records import Chunk, SearchHits
 from worker.harness.agent import Policy, SearchAgent
 from worker.harness.budget import Limits

@@ -10,8 +10,8 @@ from pydantic import JsonValue
 from sqlalchemy.exc import IntegrityError
 
 from worker.errors import Conflict, InvalidRequest, NotFound
+from worker.store.checked_text import check_label, check_slug, check_text
 from worker.store.database import Database
-from worker.store.names import check_label, check_slug, check_text
 from worker.store.tables import collections
 from worker.store.workspaces import workspace_in
 

@@ -16,8 +16,8 @@ from sqlalchemy.exc import IntegrityError
 
 from worker.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from worker.logs import get_logger
+from worker.store.checked_text import check_label, check_slug
 from worker.store.database import Database
-from worker.store.names import check_label, check_slug
 from worker.store.private_file import read_private, write_private
 from worker.store.tables import keys, workspaces
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import islice
 
 from worker.store.collections import get_collection_by_id
-from worker.store.shared_keys import keys_of_other_sources
-from worker.store.sources import Item, forget_items, missing_items, save_items
+from worker.store.sources.shared_keys import keys_of_other_sources
+from worker.store.sources.sources import Item, forget_items, missing_items, save_items
 from worker.syncs.items import ItemState, SyncRun
 
 BRAKE_ITEMS = 20

@@ -12,13 +12,13 @@ from pydantic import JsonValue
 
 from connectors.base import Connector, Content, Failure, Gone, ItemRef, Unchanged
 from worker.corpus.corpus import Corpora
-from worker.corpus.parsing import PIPELINE_VERSION
+from worker.corpus.parsing.parser import PIPELINE_VERSION
 from worker.corpus.records import IngestOutcome, NewDocument
 from worker.queue.job_context import JobContext
 from worker.settings import WorkerSettings
 from worker.store.collections import get_collection_by_id
 from worker.store.database import Database
-from worker.store.sources import Item, Source, Sync, get_items, save_items
+from worker.store.sources.sources import Item, Source, Sync, get_items, save_items
 from worker.syncs.tally import Tally
 
 WINDOW_ITEMS = 200

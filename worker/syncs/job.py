@@ -20,7 +20,7 @@ from worker.errors import (
 )
 from worker.logs import get_logger
 from worker.queue.job_context import JobContext
-from worker.store.sources import Source, end_sync, get_source, get_sync_by_job, save_source_state
+from worker.store.sources.sources import Source, end_sync, get_source, get_sync_by_job, save_source_state
 from worker.syncs.deletes import forget_missing
 from worker.syncs.items import SyncRun, SyncRuntime, Window
 from worker.syncs.tally import Tally

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from worker.queue.job_context import JobContext
 from worker.store.database import Database
-from worker.store.sources import Sync, SyncCounts, note_progress
+from worker.store.sources.sources import Sync, SyncCounts, note_progress
 
 STEP_SECONDS = 0.5
 """Least time between two progress steps; it grows to ten times as much within the first minutes."""

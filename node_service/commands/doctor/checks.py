@@ -171,7 +171,7 @@ def chroma(context: Context) -> Finding:
 
 def embedder(context: Context) -> Finding:
     """The embedder of new collections loads and gives vectors."""
-    from worker.inference.embedder import Embedders
+    from worker.inference.embedding.embedder import Embedders
 
     settings = context.settings
     embedders = Embedders(

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from node_service.commands.terminal import display
 from worker.evaluation.comparison import Comparison
-from worker.evaluation.metrics import CUTS
+from worker.evaluation.measures import CUTS
 from worker.evaluation.report import Figures, Report, SpanFigures
 
 LABELS = {

@@ -20,10 +20,10 @@ from worker.harness.budget import Rules
 from worker.harness.context import Context
 from worker.harness.profiles.carrier import CARRIER
 from worker.harness.tools import TOOLS
-from worker.inference import vllm
 from worker.inference.chat import HttpChat
-from worker.inference.harmony import STOP_TOKENS
-from worker.inference.harmony_reply import looks_like_harmony
+from worker.inference.harmony.rendering import STOP_TOKENS
+from worker.inference.harmony.reply import looks_like_harmony
+from worker.inference.serving import vllm
 from worker.searches.agents import ModelProfile, model_policies
 from worker.settings import WorkerSettings
 

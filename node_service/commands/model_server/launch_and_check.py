@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from node_service.commands.doctor.checks import Finding
     from node_service.commands.model_server.checks import Target
-    from worker.inference.gpus import Gpu
-    from worker.inference.vllm import Launch
+    from worker.inference.serving.gpus import Gpu
+    from worker.inference.serving.vllm import Launch
     from worker.searches.agents import ModelProfile
 
 app = typer.Typer(no_args_is_help=True, help="Serve Context-1 on a GPU, and check a model server.")
@@ -50,8 +50,8 @@ def launch(
     extra: Annotated[list[str] | None, typer.Argument(help="After `--`: more arguments for vLLM, as they are.")] = None,
 ) -> None:
     """Serve Context-1 with vLLM in the foreground: look whether it fits, start it, wait, try one turn. Ctrl-C ends it."""
-    from worker.inference.gpus import list_gpus
-    from worker.inference.vllm import Launch
+    from worker.inference.serving.gpus import list_gpus
+    from worker.inference.serving.vllm import Launch
 
     line = Launch(
         weights,
@@ -147,7 +147,7 @@ def _print_line(line: "Launch", gpus: "Sequence[Gpu]", as_json: bool) -> None:
 
 
 def _fitting(line: "Launch", gpu: "Gpu") -> dict[str, Any]:
-    from worker.inference.vllm import fit, weights_gib
+    from worker.inference.serving.vllm import fit, weights_gib
 
     weights = weights_gib(line.weights)
     fits = fit(gpu.total_gib, weights, line) if weights is not None and gpu.total_gib else None

@@ -17,8 +17,8 @@ from typing import Self
 import httpx
 
 from node_service.commands.terminal.exits import CommandError, ExitCode
-from worker.inference.gpus import Gpu
-from worker.inference.vllm import MXFP4_WEIGHTS, Launch, fit, weights_gib
+from worker.inference.serving.gpus import Gpu
+from worker.inference.serving.vllm import MXFP4_WEIGHTS, Launch, fit, weights_gib
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 30.0

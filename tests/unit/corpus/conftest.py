@@ -5,8 +5,8 @@ import pytest
 from support.corpora import CollectionBook, WordEmbedder, open_corpora
 
 from worker.corpus.corpus import Corpora, Corpus
-from worker.corpus.vectors import EmbeddedChroma, Vectors
-from worker.inference.embedder import Embedders
+from worker.corpus.vectors.chroma import EmbeddedChroma, Vectors
+from worker.inference.embedding.embedder import Embedders
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import samples
 
-from worker.corpus.chunking import MAX_TOKENS, OTHER_SCRIPTS, chunk
-from worker.corpus.parsing import normalize_text, parse
+from worker.corpus.chunking.chunker import MAX_TOKENS, OTHER_SCRIPTS, chunk
+from worker.corpus.parsing.parser import normalize_text, parse
 from worker.corpus.records import ChunkSpan, PageSpan, ParsedDocument
 from worker.tokens import count_tokens
 

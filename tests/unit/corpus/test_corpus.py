@@ -5,9 +5,9 @@ import pytest
 from support.corpora import CollectionBook, WordEmbedder
 
 from worker.corpus.corpus import Corpora, Corpus
-from worker.corpus.outbox import vector_name
 from worker.corpus.records import IngestOutcome, NewDocument
-from worker.corpus.vectors import EmbeddedChroma, HttpChroma
+from worker.corpus.sqlite.outbox import vector_name
+from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
 from worker.errors import ModelUnavailable, NotFound
 
 PARAGRAPHS = [

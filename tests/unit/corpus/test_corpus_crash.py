@@ -14,12 +14,12 @@ from support.posting_lists import agrees_with_the_text_store
 
 from worker.corpus.analyzer import analyze
 from worker.corpus.corpus import Corpora
-from worker.corpus.lexical import chunk_texts
-from worker.corpus.outbox import vector_name
-from worker.corpus.postings import PostingLists
-from worker.corpus.reading import collection_rows
-from worker.corpus.text_store import TextStore
-from worker.corpus.vectors import EmbeddedChroma
+from worker.corpus.sqlite.lexical import chunk_texts
+from worker.corpus.sqlite.outbox import vector_name
+from worker.corpus.sqlite.postings import PostingLists
+from worker.corpus.sqlite.reading import collection_rows
+from worker.corpus.sqlite.text_store import TextStore
+from worker.corpus.vectors.chroma import EmbeddedChroma
 
 pytestmark = pytest.mark.slow
 

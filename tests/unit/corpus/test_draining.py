@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from support.corpora import CollectionBook
 
-from worker.corpus import outbox
 from worker.corpus.corpus import Corpora, Corpus
-from worker.corpus.draining import Drainer
-from worker.corpus.outbox import vector_name
-from worker.corpus.reading import collection_rows
 from worker.corpus.records import NewDocument, SearchHits
-from worker.corpus.text_store import TextStore
-from worker.corpus.vectors import EmbeddedChroma, HttpChroma
+from worker.corpus.sqlite import outbox
+from worker.corpus.sqlite.outbox import vector_name
+from worker.corpus.sqlite.reading import collection_rows
+from worker.corpus.sqlite.text_store import TextStore
+from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
+from worker.corpus.vectors.draining import Drainer
 from worker.errors import VectorsUnavailable
 
 

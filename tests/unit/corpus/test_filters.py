@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from worker.corpus.filters import compile_filter
+from worker.corpus.finding.filters import compile_filter
 from worker.errors import InvalidRequest
 
 METADATA: dict[str, Any] = {

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.corpora import CollectionBook
 
-from worker.corpus import draining
 from worker.corpus.corpus import Corpora, Corpus
-from worker.corpus.grep import Grep, compile_pattern, required_trigrams
-from worker.corpus.lexical import create_index, extend_grep, rows_with_trigrams
-from worker.corpus.reading import collection_rows
+from worker.corpus.finding.grep import Grep, compile_pattern, required_trigrams
 from worker.corpus.records import NewDocument
-from worker.corpus.text_store import TextStore
-from worker.corpus.vectors import EmbeddedChroma
+from worker.corpus.sqlite.lexical import create_index, extend_grep, rows_with_trigrams
+from worker.corpus.sqlite.reading import collection_rows
+from worker.corpus.sqlite.text_store import TextStore
+from worker.corpus.vectors import draining
+from worker.corpus.vectors.chroma import EmbeddedChroma
 from worker.errors import InvalidRequest
 
 TEXTS = {

@@ -11,7 +11,8 @@ from support.corpora import CollectionBook
 
 from worker.corpus.analyzer import analyze
 from worker.corpus.corpus import Corpora
-from worker.corpus.lexical import (
+from worker.corpus.records import NewDocument
+from worker.corpus.sqlite.lexical import (
     Fts5Index,
     RankBm25Index,
     SmallIndexes,
@@ -19,9 +20,8 @@ from worker.corpus.lexical import (
     create_index,
     remove_from_index,
 )
-from worker.corpus.records import NewDocument
-from worker.corpus.text_store import Connection, TextStore
-from worker.corpus.writing import ensure_collection
+from worker.corpus.sqlite.text_store import Connection, TextStore
+from worker.corpus.sqlite.writing import ensure_collection
 
 SAMPLE = Path("worker/corpus/data/2wiki-sample")
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from support import samples
 
-from worker.corpus.parsing import ParserPool, parse
+from worker.corpus.parsing.parser import ParserPool, parse
 from worker.errors import ConfigurationError, DocumentRejected
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def reason(pool: ParserPool, raw: bytes) -> str:
 
 
 def parsers() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "worker.corpus.parsing_child" in child.cmdline()]
+    return [child for child in psutil.Process().children() if "worker.corpus.parsing.child" in child.cmdline()]
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:

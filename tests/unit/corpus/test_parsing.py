@@ -6,7 +6,7 @@ import zlib
 import pytest
 from support import samples
 
-from worker.corpus.parsing import parse
+from worker.corpus.parsing.parser import parse
 from worker.corpus.records import ParsedDocument
 from worker.errors import DocumentRejected
 

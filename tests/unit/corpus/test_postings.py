@@ -12,13 +12,13 @@ from rank_bm25 import BM25Okapi
 from support.posting_lists import agrees_with_the_text_store
 
 from worker.corpus.analyzer import analyze
-from worker.corpus.lexical import Fts5Index
-from worker.corpus.posting_segments import catch_up_postings
-from worker.corpus.postings import PostingIndex, PostingLists
-from worker.corpus.reading import CollectionRow, collection_row
 from worker.corpus.records import ChunkSpan
-from worker.corpus.text_store import Connection, TextStore
-from worker.corpus.writing import (
+from worker.corpus.sqlite.lexical import Fts5Index
+from worker.corpus.sqlite.posting_segments import catch_up_postings
+from worker.corpus.sqlite.postings import PostingIndex, PostingLists
+from worker.corpus.sqlite.reading import CollectionRow, collection_row
+from worker.corpus.sqlite.text_store import Connection, TextStore
+from worker.corpus.sqlite.writing import (
     PreparedDocument,
     delete_documents,
     drop_collection,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from worker.corpus.query_vectors import KEPT_QUERIES, QueryVectors
+from worker.corpus.finding.query_vectors import KEPT_QUERIES, QueryVectors
 from worker.errors import ModelUnavailable
 
 

@@ -9,12 +9,12 @@ import pytest
 from support.corpora import CollectionBook, WordEmbedder, open_corpora
 from support.embeddings_server import EmbeddingsServer
 
-from worker.corpus import lexical
 from worker.corpus.corpus import Corpora, Corpus
 from worker.corpus.records import NewDocument, SearchHits
-from worker.corpus.vectors import EmbeddedChroma, HttpChroma
+from worker.corpus.sqlite import lexical
+from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
 from worker.errors import InvalidRequest, ModelUnavailable, VectorsUnavailable
-from worker.inference.embedder import Embedders
+from worker.inference.embedding.embedder import Embedders
 
 NOUNS = ["whale", "glacier", "violin", "harbour", "lantern", "meadow", "comet", "turbine"]
 ADJECTIVES = ["blue", "silent", "broken", "distant", "heavy"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.corpus.text_store import MIGRATIONS, TextStore
-from worker.corpus.writing import ensure_collection
+from worker.corpus.sqlite.text_store import MIGRATIONS, TextStore
+from worker.corpus.sqlite.writing import ensure_collection
 from worker.errors import ConfigurationError, StoreUnavailable
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from worker.corpus.vectors import EmbeddedChroma, HttpChroma
+from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
 from worker.errors import ConfigurationError, DataFolderInUse, VectorsUnavailable
 
 NAME = "hn-w1-c1-g1"

@@ -15,9 +15,9 @@ from worker.evaluation.trial import Asking, Trial, workspace_of
 from worker.job_handlers import make_runner
 from worker.queue.runner import QueueRunner
 from worker.runtime import Runtime
-from worker.store import jobs
 from worker.store.collections import create_collection, delete_collection
-from worker.store.jobs import Job, JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Job, JobStatus
 
 NAME = "boats"
 TEXTS = (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.corpus.parsing import normalize_text
+from worker.corpus.parsing.parser import normalize_text
 from worker.evaluation.dataset import Gold, GoldSpan, Text
 from worker.evaluation.spans import Passage, covered, fitting, fixed_pieces, stored
 from worker.tokens import count_tokens

@@ -6,7 +6,7 @@ from ir_measures import R, nDCG
 
 from worker.errors import InvalidRequest
 from worker.evaluation.dataset import Gold
-from worker.evaluation.metrics import NAMES, figures_of, ranks_of
+from worker.evaluation.measures import NAMES, figures_of, ranks_of
 from worker.evaluation.trec import write_qrels, write_run
 
 GOLD = {"q1": Gold({"a": 1, "b": 2}), "q 2": Gold({"notes/my file.md": 1})}

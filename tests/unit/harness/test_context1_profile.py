@@ -18,7 +18,7 @@ from worker.harness.context import Context, Observation
 from worker.harness.profiles.carrier import unwrapped
 from worker.harness.profiles.context1 import CONTEXT_1_RULES, Context1Profile, action_of
 from worker.harness.profiles.phrasing import shipped
-from worker.inference.harmony_reply import HarmonyReply
+from worker.inference.harmony.reply import HarmonyReply
 from worker.inference.messages import Sampled, ToolCall
 
 SEARCH = thought("Who directed it?") + call("search_corpus", {"query": "director of Moonrise"})

@@ -22,7 +22,7 @@ from worker.harness.profiles.context1 import Context1Profile
 from worker.harness.profiles.context1_chat import Context1ChatProfile
 from worker.harness.profiles.phrasing import shipped
 from worker.harness.trajectory import Recorder, StepRecord
-from worker.inference.harmony import Harmony
+from worker.inference.harmony.rendering import Harmony
 from worker.inference.scripted import ScriptedChat, final, use
 
 TURNS = 12

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support.space import make_chunk
 
 from worker.corpus.analyzer import analyze
-from worker.corpus.name_table import NamedRow
 from worker.corpus.names import lead_of, names_of
 from worker.corpus.records import Chunk, Hit, SearchHits
+from worker.corpus.sqlite.name_table import NamedRow
 from worker.ranking.chunk_terms import Reading, read
 from worker.ranking.evidence import LAST_RANK, MOST_HOLDERS, MOST_NAMES, Evidence
 from worker.ranking.links import Link, Phrase, Phrasebook, outgoing, owners_of

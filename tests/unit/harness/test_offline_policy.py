@@ -5,9 +5,9 @@ import pytest
 from support.corpora import CollectionBook, open_corpora
 
 from worker.corpus.corpus import Corpus
-from worker.corpus.insight import CorpusInsight
+from worker.corpus.finding.question_view import CorpusInsight
 from worker.corpus.records import Chunk, Hit, NewDocument, SearchHits
-from worker.corpus.vectors import EmbeddedChroma
+from worker.corpus.vectors.chroma import EmbeddedChroma
 from worker.harness.agent import SearchAgent
 from worker.harness.budget import Limits
 from worker.harness.outcome import AgentOutcome

@@ -9,7 +9,7 @@ from support.corpora import CollectionBook, open_corpora
 
 from worker.corpus.corpus import Corpus
 from worker.corpus.records import NewDocument
-from worker.corpus.vectors import EmbeddedChroma
+from worker.corpus.vectors.chroma import EmbeddedChroma
 from worker.ranking.one_shot import came_by, one_shot, route, survey
 from worker.ranking.weighing import fitted_rounds, judge
 from worker.store.collections import Collection

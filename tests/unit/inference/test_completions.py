@@ -8,7 +8,7 @@ from worker.errors import ModelRefused, ModelUnavailable
 from worker.inference.abort import Abort
 from worker.inference.completions import HttpCompletions
 from worker.inference.endpoint import RetryPolicy
-from worker.inference.harmony import STOP_TOKENS
+from worker.inference.harmony.rendering import STOP_TOKENS
 from worker.inference.messages import PromptRequest, Sampled
 from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ScriptedSampler, ServerRequest
 

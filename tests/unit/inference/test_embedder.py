@@ -8,8 +8,8 @@ import pytest
 from support.embeddings_server import EmbeddingsServer
 
 from worker.errors import ConfigurationError, ModelRefused, ModelUnavailable
-from worker.inference.embedder import Embedder, Embedders, word_piece_tokenizer
-from worker.inference.http_embedder import HttpEmbedder
+from worker.inference.embedding.embedder import Embedder, Embedders, word_piece_tokenizer
+from worker.inference.embedding.http_embedder import HttpEmbedder
 
 pytestmark = pytest.mark.slow
 

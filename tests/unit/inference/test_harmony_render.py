@@ -18,7 +18,7 @@ from openai_harmony import (
 )
 from support.harmony import harmony
 
-from worker.inference.harmony import STOP_TOKENS, Rendering
+from worker.inference.harmony.rendering import STOP_TOKENS, Rendering
 from worker.inference.messages import ToolSpec
 
 DATE = "2026-03-26"

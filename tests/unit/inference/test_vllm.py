@@ -9,8 +9,8 @@ import pytest
 
 from worker.errors import ConfigurationError
 from worker.harness.budget import Rules
-from worker.inference.gpus import Gpu, list_gpus
-from worker.inference.vllm import MXFP4_WEIGHTS, WEIGHTS, WINDOW, Launch, fit, weights_gib
+from worker.inference.serving.gpus import Gpu, list_gpus
+from worker.inference.serving.vllm import MXFP4_WEIGHTS, WEIGHTS, WINDOW, Launch, fit, weights_gib
 
 
 def options(line: Launch) -> dict[str, str]:

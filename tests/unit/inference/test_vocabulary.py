@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from worker.errors import ConfigurationError
-from worker.inference.vocabulary import FILE_NAME, SHA256, ensure_vocabulary
+from worker.inference.harmony.vocabulary import FILE_NAME, SHA256, ensure_vocabulary
 
 
 def test_the_vocabulary_is_unpacked_once_and_is_the_one_that_the_model_was_trained_with(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from support.reports import make_report
 from node_service.schemas.evaluations import GOLD_MOST, QUESTIONS_MOST
 from node_service.schemas.jobs import QUERY_CHARACTERS
 from worker.evaluation.comparison import compare, comparison_data
-from worker.store import jobs
-from worker.store.jobs import JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import JobStatus
 
 QUESTIONS: list[dict[str, Any]] = [
     {"question": "Where is the harbour?", "gold": ["quay.md"]},

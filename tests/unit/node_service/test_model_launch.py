@@ -15,8 +15,8 @@ from support.cli import Cli
 
 from node_service.commands.model_server.vllm_process import ModelServer, find_program, need_gpus, need_port
 from node_service.commands.terminal.exits import CommandError
-from worker.inference.gpus import Gpu
-from worker.inference.vllm import MXFP4_WEIGHTS, Launch
+from worker.inference.serving.gpus import Gpu
+from worker.inference.serving.vllm import MXFP4_WEIGHTS, Launch
 
 TESTS = Path(__file__).parents[2]
 L4, H100 = Gpu("NVIDIA L4", 22.5, 22.3, "580"), Gpu("NVIDIA H100", 79.6, 79.1, "580")

@@ -13,8 +13,8 @@ from support.http_node import HttpNode, Tenant, result
 from support.queue import wait_until
 
 from worker.harness.trajectory import FORMAT_VERSION
-from worker.store import jobs
-from worker.store.jobs import Job, JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import Job, JobStatus
 
 
 @dataclass(frozen=True)

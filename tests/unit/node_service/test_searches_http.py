@@ -9,8 +9,8 @@ import pytest
 from support.http_node import HttpNode, Tenant, passage, result
 from support.queue import wait_until
 
-from worker.store import jobs
-from worker.store.jobs import JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import JobStatus
 
 QUESTION = {"query": "Where is the harbour?", "collection": "handbook"}
 

@@ -9,9 +9,10 @@ import pytest
 from support.http_node import HttpNode, Tenant, serve_node
 from support.website import Site, html, serve_site
 
-from worker.store import jobs, sources
-from worker.store.jobs import JobStatus
-from worker.store.sources import SyncCounts
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import JobStatus
+from worker.store.sources import sources
+from worker.store.sources.sources import SyncCounts
 
 
 @pytest.fixture(scope="module")

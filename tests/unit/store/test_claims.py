@@ -9,11 +9,11 @@ import pytest
 from support.queue import CALLBACK, claim, new_workspace, queue_probe, wait_until
 
 from worker.errors import LeaseLost
-from worker.store import jobs
-from worker.store.claims import end_in
 from worker.store.database import Database
-from worker.store.deliveries import deliveries_of, pending
-from worker.store.jobs import JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.claims import end_in
+from worker.store.jobs.deliveries import deliveries_of, pending
+from worker.store.jobs.jobs import JobStatus
 from worker.store.tables import jobs as jobs_table
 
 

@@ -7,10 +7,10 @@ import sqlalchemy as sa
 from support.queue import CALLBACK, claim, new_workspace, queue_probe
 
 from worker.errors import Conflict, IdempotencyMismatch, InvalidRequest, JobCancelled, NotFound
-from worker.store import jobs
 from worker.store.database import Database
-from worker.store.deliveries import deliveries_of, pending
-from worker.store.jobs import Idempotency, JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.deliveries import deliveries_of, pending
+from worker.store.jobs.jobs import Idempotency, JobStatus
 from worker.store.tables import idempotency_keys
 
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from support.queue import wait_until
 
 from worker.store.database import Database
-from worker.store.leases import drop_lease, try_lease
+from worker.store.jobs.leases import drop_lease, try_lease
 
 
 def test_one_of_many_gets_the_lease_and_keeps_it(database: Database) -> None:

@@ -9,11 +9,11 @@ import pytest
 import sqlalchemy as sa
 
 from worker.errors import Conflict, InvalidRequest, NotFound
-from worker.store import sources as store
 from worker.store.collections import Collection, create_collection, delete_collection
 from worker.store.database import Database
-from worker.store.jobs import Job, JobStatus, cancel, claim_next, finish, get_job, list_jobs
-from worker.store.sources import Item, Source, SyncCounts
+from worker.store.jobs.jobs import Job, JobStatus, cancel, claim_next, finish, get_job, list_jobs
+from worker.store.sources import sources as store
+from worker.store.sources.sources import Item, Source, SyncCounts
 from worker.store.tables import items, syncs
 from worker.store.workspaces import Workspace, create_workspace
 

@@ -8,11 +8,11 @@ from support.queue import CALLBACK, claim, new_workspace, queue_probe, wait_unti
 from worker.job_handlers import start_due_syncs
 from worker.queue.periodic import Chore, Housekeeping
 from worker.queue.upkeep import forget_old_jobs, queue_chores, tend_queue
-from worker.store import jobs
 from worker.store.collections import create_collection
 from worker.store.database import Database
-from worker.store.jobs import JobStatus
-from worker.store.sources import create_source
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import JobStatus
+from worker.store.sources.sources import create_source
 from worker.store.tables import jobs as jobs_table
 
 

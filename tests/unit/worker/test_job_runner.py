@@ -21,10 +21,10 @@ from support.queue import (
 from worker.errors import DeadlineExceeded, InvalidRequest, LeaseLost, ModelUnavailable
 from worker.queue.job_context import JobContext
 from worker.queue.runner import BACKOFF_MOST_SECONDS, QueueRunner, backoff_seconds
-from worker.store import jobs
 from worker.store.database import Database
-from worker.store.deliveries import deliveries_of
-from worker.store.jobs import Job, JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.deliveries import deliveries_of
+from worker.store.jobs.jobs import Job, JobStatus
 from worker.store.tables import jobs as jobs_table
 
 

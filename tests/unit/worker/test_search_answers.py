@@ -29,8 +29,8 @@ from worker.inference.scripted import (
 from worker.queue.job_context import JobContext
 from worker.searches.answer import Answered, kept_back, write_answer
 from worker.searches.job import run_search_job
-from worker.store import jobs
 from worker.store.database import Database
+from worker.store.jobs import jobs
 
 TEXTS = {
     "tower.md": "The Anselm Tower was built by the Brook Company in 1911. It is made of brick.",

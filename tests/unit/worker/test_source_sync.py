@@ -10,10 +10,11 @@ from support.memory_source import Bench
 
 from connectors.base import Complete, Content, Partial
 from connectors.errors import EgressBlocked, SourceUnreachable
-from worker.corpus.parsing import PIPELINE_VERSION
+from worker.corpus.parsing.parser import PIPELINE_VERSION
 from worker.errors import JobCancelled, JobInterrupted, LeaseLost, NotFound, SourceUnavailable, SyncFailed
-from worker.store import jobs, sources
 from worker.store.database import Database
+from worker.store.jobs import jobs
+from worker.store.sources import sources
 
 
 @pytest.fixture

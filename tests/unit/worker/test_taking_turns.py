@@ -12,8 +12,8 @@ from support.queue import wait_until
 
 from worker.inference.scripted import Reply, ScriptedChatServer, ServerRequest, say, use
 from worker.searches.job import run_search_job
-from worker.store import jobs
-from worker.store.jobs import JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import JobStatus
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ from support.queue import Probe, make_runner, new_workspace, queue_probe, wait_u
 from worker.queue.dispatch import ThreadDispatcher
 from worker.queue.job_context import JobContext
 from worker.queue.runner import QueueRunner
-from worker.store import jobs
 from worker.store.database import Database
-from worker.store.jobs import JobStatus
+from worker.store.jobs import jobs
+from worker.store.jobs.jobs import JobStatus
 
 
 def _quick(_: Probe, context: JobContext) -> JsonValue:

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from worker.harness.context import Turn
 from worker.harness.profiles.phrasing import Phrasing
-from worker.inference.harmony_reply import tool_name
+from worker.inference.harmony.reply import tool_name
 from worker.inference.loose_json import loads
 from worker.inference.messages import ToolCall, ToolSpec
 

@@ -13,8 +13,8 @@ from worker.harness.final_list import parse_final, parse_tagged
 from worker.harness.profiles.carrier import CARRIER, results, spelled_out, tool_specs, unwrapped, wrapped
 from worker.harness.profiles.phrasing import Phrasing, shipped
 from worker.harness.wording import Wording
-from worker.inference.harmony import Harmony, Rendering, Tokens
-from worker.inference.harmony_reply import HarmonyReply
+from worker.inference.harmony.rendering import Harmony, Rendering, Tokens
+from worker.inference.harmony.reply import HarmonyReply
 from worker.inference.messages import PromptRequest, Sampled
 
 CONTEXT_1_WORDING = Wording(

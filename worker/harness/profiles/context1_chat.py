@@ -14,8 +14,8 @@ from worker.harness.context import ContextView, Measure, Turn
 from worker.harness.profiles.carrier import results, tool_specs, wrapped
 from worker.harness.profiles.context1 import Context1Profile, action_of
 from worker.harness.profiles.phrasing import Phrasing
-from worker.inference.harmony import STOP_TOKENS
-from worker.inference.harmony_reply import HarmonyReply, looks_like_harmony, pieces_of, read_reply, tool_name
+from worker.inference.harmony.rendering import STOP_TOKENS
+from worker.inference.harmony.reply import HarmonyReply, looks_like_harmony, pieces_of, read_reply, tool_name
 from worker.inference.messages import ChatRequest, Completion, Message, ToolCall
 
 _CONTROL = re.compile(r"<(?=[|｜])")

@@ -14,7 +14,7 @@ from worker.harness.budget import Rules
 from worker.harness.context import CALL_OVERHEAD, MESSAGE_OVERHEAD, ContextView, Measure, Turn
 from worker.harness.final_list import parse_final
 from worker.harness.tools import TOOLS
-from worker.inference.harmony_reply import tool_name
+from worker.inference.harmony.reply import tool_name
 from worker.inference.loose_json import first_balanced
 from worker.inference.messages import ChatRequest, Completion, Message, ToolCall
 from worker.tokens import count_tokens

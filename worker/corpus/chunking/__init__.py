@@ -1,0 +1,1 @@
+"""Cuts a document into chunks along its structure."""

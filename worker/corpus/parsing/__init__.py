@@ -1,0 +1,1 @@
+"""Bytes of any format to text, in a child process with limits."""

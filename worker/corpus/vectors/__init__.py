@@ -1,0 +1,1 @@
+"""Vector indexes in Chroma, how they are kept up to date, and the process that serves them."""

@@ -1,0 +1,1 @@
+"""Text to unit vectors: local embedders and embedders behind HTTP."""

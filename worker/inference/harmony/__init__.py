@@ -1,0 +1,1 @@
+"""The harmony format of gpt-oss models: rendering, reading, and its vocabulary."""

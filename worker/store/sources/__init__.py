@@ -1,0 +1,1 @@
+"""Sources, their items, and their runs."""
