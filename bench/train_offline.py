@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 from node import node, quiet
 from retrieval_quality import is_multi_hop, languages
-from worker.harness.policies.survey import survey
 
 from worker.evaluation.loading import load
 from worker.evaluation.running import Setup, prepare
 from worker.evaluation.trial import workspace_of
 from worker.ranking import weighing
 from worker.ranking.evidence import Evidence, Numbers
+from worker.ranking.one_shot import survey
 from worker.runtime import Runtime
 
 ROUNDS = 3

@@ -192,7 +192,7 @@ def test_a_private_site_is_refused_and_the_error_names_the_setting(
 CHILD = """
 from pathlib import Path
 import sys
-from worker.node import make_runner
+from worker.job_handlers import make_runner
 from worker.runtime import open_runtime
 from worker.settings import WorkerSettings
 settings = WorkerSettings(_env_file=None, data_dir=Path(sys.argv[1]), egress_allow_hosts=[sys.argv[2]], lease_seconds=3)

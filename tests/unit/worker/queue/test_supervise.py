@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 CHILD = """
 import os, signal, subprocess, sys, time
-from worker.supervise import end_with_supervisor
+from worker.queue.supervise import end_with_supervisor
 end_with_supervisor(1.0)
 own = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 with open(sys.argv[1], "a") as log:

@@ -84,7 +84,7 @@ def test_another_process_is_refused_while_the_first_lives_and_let_in_when_it_die
         """
         import sys, time
         from pathlib import Path
-        from worker.corpus.folder_lock import FolderLock
+        from worker.corpus.vectors.folder_lock import FolderLock
         lock = FolderLock(Path(sys.argv[1]), "test")
         print("held", flush=True)
         time.sleep(60)

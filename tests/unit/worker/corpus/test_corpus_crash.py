@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 def start(root: Path, seed: int, *more: str) -> "subprocess.Popen[str]":
-    tests = Path(__file__).parents[2]
+    tests = Path(__file__).parents[3]
     environment = {**os.environ, "PYTHONPATH": f"{tests}:{tests.parent}"}
     command = [sys.executable, "-m", "support.ingest_forever", str(root), str(seed), *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)

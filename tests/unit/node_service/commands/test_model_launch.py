@@ -18,7 +18,7 @@ from node_service.commands.terminal.exits import CommandError
 from worker.inference.serving.gpus import Gpu
 from worker.inference.serving.vllm import MXFP4_WEIGHTS, Launch
 
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[3]
 L4, H100 = Gpu("NVIDIA L4", 22.5, 22.3, "580"), Gpu("NVIDIA H100", 79.6, 79.1, "580")
 SERVING = f"""
 import signal, subprocess, sys

@@ -12,7 +12,7 @@ from node_service.cli import app
 from node_service.commands import files
 from node_service.commands.terminal import exits
 
-PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
 def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -88,7 +88,7 @@ def test_an_owner_that_is_killed_takes_the_child_along(tmp_path: Path) -> None:
 def test_two_processes_fill_one_workspace_through_one_server(
     tmp_path: Path, book: CollectionBook, open_node: Callable[..., Corpora]
 ) -> None:
-    tests = Path(__file__).parents[2]
+    tests = Path(__file__).parents[4]
     environment = {**os.environ, "PYTHONPATH": f"{tests}:{tests.parent}"}
     with ChromaProcess(tmp_path / "chroma") as server:
         writers = [
