@@ -41,10 +41,10 @@ fix: $(DEV) ## Format and mend what the linter can mend
 	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
 
 openapi: $(DEV) ## Write docs/openapi.json from the code
-	@$(PY) -m node_service.reference.openapi_file docs/openapi.json
+	@$(PY) -m hopnode.node_service.openapi_file docs/openapi.json
 
 settings: $(DEV) ## Write docs/configuration.md and .env.example from the code
-	@$(PY) -m node_service.reference.settings_pages
+	@$(PY) -m hopnode.node_service.reference.settings_pages
 
 lock: $(DEV) ## Resolve the dependencies of pyproject.toml again and write both lock files
 	@$(VENV)/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements.lock

@@ -10,7 +10,7 @@ from page_auto import auto_section
 from page_pool import pool_section
 from page_text import between, compared, difference, name, percent, points, table
 
-from worker.evaluation.report import Report
+from hopnode.worker.evaluation.report import Report
 
 MODES = ("one_shot", "agent", "auto")
 HEAD = """# Benchmarks

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from worker.corpus.analyzer import analyze
-from worker.corpus.finding.fusion import Leg, fuse
-from worker.corpus.sqlite.lexical import RankBm25Index, indexed_text
-from worker.inference.embedding.embedder import Embedders
+from hopnode.worker.corpus.analyzer import analyze
+from hopnode.worker.corpus.finding.fusion import Leg, fuse
+from hopnode.worker.corpus.sqlite.lexical import RankBm25Index, indexed_text
+from hopnode.worker.inference.embedding.embedder import Embedders
 
 WEIGHTS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 1.0)
 LEG = 50

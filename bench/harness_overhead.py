@@ -22,20 +22,20 @@ from node import busy, keep, machine, node, say
 from real_text import passages
 from search_latency import CHUNK_CHARACTERS, COLLECTION, HashedWords, questions
 
-from worker.corpus.corpus import Corpus
-from worker.evaluation.trial import Trial, workspace_of
-from worker.harness import context as harness_context
-from worker.harness.profiles.context1 import Context1Profile
-from worker.inference.harmony.rendering import Harmony, Rendering
-from worker.inference.messages import Sampled
-from worker.inference.reranker import HttpReranker
-from worker.inference.scripted import Fault, ScriptedChatServer, use
-from worker.inference.scripted import say as said
-from worker.job_handlers import make_runner
-from worker.queue.dispatch import ThreadDispatcher
-from worker.queue.job_context import JobContext
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import JobStatus
+from hopnode.worker.corpus.corpus import Corpus
+from hopnode.worker.evaluation.trial import Trial, workspace_of
+from hopnode.worker.harness import context as harness_context
+from hopnode.worker.harness.profiles.context1 import Context1Profile
+from hopnode.worker.inference.harmony.rendering import Harmony, Rendering
+from hopnode.worker.inference.messages import Sampled
+from hopnode.worker.inference.reranker import HttpReranker
+from hopnode.worker.inference.scripted import Fault, ScriptedChatServer, use
+from hopnode.worker.inference.scripted import say as said
+from hopnode.worker.job_handlers import make_runner
+from hopnode.worker.queue.dispatch import ThreadDispatcher
+from hopnode.worker.queue.job_context import JobContext
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import JobStatus
 
 LISTED = re.compile(r"# DOCUMENT ID: (\w+)")
 TURNS = 6

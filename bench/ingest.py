@@ -13,10 +13,10 @@ from pathlib import Path
 from node import busy, keep, machine, node, say
 from real_text import passages
 
-from worker.corpus.ingest import BATCH_CHUNKS
-from worker.corpus.sqlite.lexical import indexed_text
-from worker.evaluation.trial import Trial, workspace_of
-from worker.inference.embedding.embedder import Embedders
+from hopnode.worker.corpus.ingest import BATCH_CHUNKS
+from hopnode.worker.corpus.sqlite.lexical import indexed_text
+from hopnode.worker.evaluation.trial import Trial, workspace_of
+from hopnode.worker.inference.embedding.embedder import Embedders
 
 
 def seconds_of(work):

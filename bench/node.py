@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from worker import logs
-from worker.runtime import Runtime, open_runtime
-from worker.settings import WorkerSettings
+from hopnode.worker import logs
+from hopnode.worker.runtime import Runtime, open_runtime
+from hopnode.worker.settings import WorkerSettings
 
 
 @contextmanager

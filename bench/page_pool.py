@@ -5,8 +5,8 @@ from operator import attrgetter
 
 from page_text import Modes, compared, name, percent, points, table
 
-from worker.evaluation.comparison import Difference, compare
-from worker.evaluation.report import QuestionRecord, Report
+from hopnode.worker.evaluation.comparison import Difference, compare
+from hopnode.worker.evaluation.report import QuestionRecord, Report
 
 PREFIX = "pooled-"
 """How the name of a pool begins; its questions and documents are named `set/id`."""

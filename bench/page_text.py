@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from worker.evaluation.comparison import Difference, compare
-from worker.evaluation.report import Report
+from hopnode.worker.evaluation.comparison import Difference, compare
+from hopnode.worker.evaluation.report import Report
 
 Modes = Mapping[str, Report]
 """The reports of one set in one layout, by mode."""

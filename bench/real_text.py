@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from worker.evaluation.dataset import Text
+from hopnode.worker.evaluation.dataset import Text
 
 ROOTS = {
     "man": (Path("/usr/share/man"), "man?/*.gz"),

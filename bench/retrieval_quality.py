@@ -19,12 +19,12 @@ from benchmark_page import MODES, write_page
 from node import machine, node, quiet, say
 from real_text import passages
 
-from worker.errors import InvalidRequest
-from worker.evaluation.dataset import Dataset, pooled
-from worker.evaluation.loading import load
-from worker.evaluation.report import Report
-from worker.evaluation.running import Setup, measure, prepare
-from worker.evaluation.trial import Asking
+from hopnode.worker.errors import InvalidRequest
+from hopnode.worker.evaluation.dataset import Dataset, pooled
+from hopnode.worker.evaluation.loading import load
+from hopnode.worker.evaluation.report import Report
+from hopnode.worker.evaluation.running import Setup, measure, prepare
+from hopnode.worker.evaluation.trial import Asking
 
 UNRELATED_CHARACTERS = 600
 """Most of an unrelated passage, so that those are about as long as the sets' own."""

@@ -18,12 +18,12 @@ import numpy as np
 from node import busy, keep, machine, node, say, summary, times
 from real_text import PER_FILE, passages
 
-from worker.corpus.analyzer import analyze
-from worker.corpus.sqlite import outbox
-from worker.corpus.sqlite.reading import collection_row
-from worker.evaluation.dataset import Question
-from worker.evaluation.trial import Asking, Trial, workspace_of
-from worker.inference.embedding.embedder import MiniLmEmbedder
+from hopnode.worker.corpus.analyzer import analyze
+from hopnode.worker.corpus.sqlite import outbox
+from hopnode.worker.corpus.sqlite.reading import collection_row
+from hopnode.worker.evaluation.dataset import Question
+from hopnode.worker.evaluation.trial import Asking, Trial, workspace_of
+from hopnode.worker.inference.embedding.embedder import MiniLmEmbedder
 
 COLLECTION = "real-text"
 CHUNK_CHARACTERS = 800

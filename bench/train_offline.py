@@ -19,13 +19,13 @@ import numpy as np
 from node import node, quiet
 from retrieval_quality import is_multi_hop, languages
 
-from worker.evaluation.loading import load
-from worker.evaluation.running import Setup, prepare
-from worker.evaluation.trial import workspace_of
-from worker.ranking import weighing
-from worker.ranking.evidence import Evidence, Numbers
-from worker.ranking.one_shot import survey
-from worker.runtime import Runtime
+from hopnode.worker.evaluation.loading import load
+from hopnode.worker.evaluation.running import Setup, prepare
+from hopnode.worker.evaluation.trial import workspace_of
+from hopnode.worker.ranking import weighing
+from hopnode.worker.ranking.evidence import Evidence, Numbers
+from hopnode.worker.ranking.one_shot import survey
+from hopnode.worker.runtime import Runtime
 
 ROUNDS = 3
 SEED = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.postgres import PostgresServer
 
-from worker.store.database import Database
+from hopnode.worker.store.database import Database
 
 ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.slow))
 """`make test` runs each test of a database on both; the fast round has SQLite."""

@@ -7,9 +7,9 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
-from node_service.reference.settings_pages import FILES, PREFIX, SECTIONS, fields
-from node_service.settings import ServiceSettings
-from worker.settings import WorkerSettings
+from hopnode.node_service.reference.settings_pages import FILES, PREFIX, SECTIONS, fields
+from hopnode.node_service.settings import ServiceSettings
+from hopnode.worker.settings import WorkerSettings
 
 ROOT = Path(__file__).parents[2]
 ROWS = dict(

@@ -14,14 +14,14 @@ import pytest
 from support.agent import Run
 from typer.main import get_command
 
-from node_service.cli import app
-from node_service.commands.terminal.exits import ExitCode
-from node_service.reference.settings_pages import fields
-from worker import errors
-from worker.inference.scripted import final, say, use
-from worker.queue.supervise import SUPERVISED
-from worker.store.jobs.jobs import JobStatus
-from worker.store.sources.sources import SyncCounts
+from hopnode.node_service.cli import app
+from hopnode.node_service.commands.terminal.exits import ExitCode
+from hopnode.node_service.reference.settings_pages import fields
+from hopnode.worker import errors
+from hopnode.worker.inference.scripted import final, say, use
+from hopnode.worker.queue.supervise import SUPERVISED
+from hopnode.worker.store.jobs.jobs import JobStatus
+from hopnode.worker.store.sources.sources import SyncCounts
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -29,9 +29,7 @@ PAGES = {
     for path in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
 }
 SOURCES = {
-    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for package in ("node_service", "worker", "connectors")
-    for path in sorted((ROOT / package).rglob("*.py"))
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted((ROOT / "hopnode").rglob("*.py"))
 }
 API: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))
 each_page = pytest.mark.parametrize("page", PAGES)
@@ -136,14 +134,14 @@ def test_every_kind_of_step_is_on_its_page_with_every_field() -> None:
     table = rows("docs/harness.md")
     for kind, names in recorded_steps().items():
         assert names <= set(re.findall(r"`(\w+)`", table[kind][0])), kind
-    kinds = set(re.findall(r'\._add\(\s*"(\w+)"', SOURCES["worker/harness/trajectory.py"]))
+    kinds = set(re.findall(r'\._add\(\s*"(\w+)"', SOURCES["hopnode/worker/harness/trajectory.py"]))
     assert set(recorded_steps()) == kinds, "the run above shows every kind"
 
 
 def test_the_two_steps_of_a_search_in_one_shot_are_on_the_page_with_every_field() -> None:
     steps = [
         (node.args[0], node.args[1])
-        for node in ast.walk(ast.parse(SOURCES["worker/searches/job.py"]))
+        for node in ast.walk(ast.parse(SOURCES["hopnode/worker/searches/job.py"]))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"
         if ast.literal_eval(node.args[0]) != "restart"
     ]
@@ -156,7 +154,7 @@ def test_the_two_steps_of_a_search_in_one_shot_are_on_the_page_with_every_field(
 
 
 def test_every_end_of_a_run_and_every_degradation_is_on_the_page_of_the_harness() -> None:
-    harness = "\n".join(text for path, text in SOURCES.items() if path.startswith("worker/harness"))
+    harness = "\n".join(text for path, text in SOURCES.items() if path.startswith("hopnode/worker/harness"))
     ends = set(re.findall(r'(?:LimitReached|CutShort|strike)\([^)]*?"([a-z-]+)"', harness))
     ends |= {"finished", "nothing-found", errors.ModelUnavailable.code, errors.ModelRefused.code, "prompt-too-long"}
     assert len(ends) >= 11
@@ -164,27 +162,27 @@ def test_every_end_of_a_run_and_every_degradation_is_on_the_page_of_the_harness(
     told = {word for cells in table.values() if cells for word in re.findall(r"`([a-z-]+)`", cells[0])}
     assert sorted(ends - told) == []
     degraded = set(re.findall(r'degraded\["([a-z-]+)"\]', harness))
-    degraded |= set(re.findall(r'_UNAVAILABLE = "([a-z-]+)"', SOURCES["worker/corpus/finding/search.py"]))
+    degraded |= set(re.findall(r'_UNAVAILABLE = "([a-z-]+)"', SOURCES["hopnode/worker/corpus/finding/search.py"]))
     assert len(degraded) >= 5
     named = PAGES["docs/harness.md"].partition("`degraded` names:")[2].partition("\n\n")[0]
     assert sorted(name for name in degraded if f"`{name}`" not in named) == []
 
 
 def test_every_way_in_which_an_answer_can_be_less_is_on_the_page_and_so_is_its_step() -> None:
-    names = set(re.findall(r'"(answer-[a-z-]+)"', SOURCES["worker/searches/answer.py"]))
+    names = set(re.findall(r'"(answer-[a-z-]+)"', SOURCES["hopnode/worker/searches/answer.py"]))
     assert len(names) == 8
     assert sorted(names - set(rows("docs/harness.md"))) == []
     (fields,) = re.findall(
-        r"def step\(self\).*?return \{(.*?)\n        \}", SOURCES["worker/searches/answer.py"], re.DOTALL
+        r"def step\(self\).*?return \{(.*?)\n        \}", SOURCES["hopnode/worker/searches/answer.py"], re.DOTALL
     )
-    usage = re.findall(r'"(answer_[a-z_]+)":', SOURCES["worker/searches/answer.py"])
+    usage = re.findall(r'"(answer_[a-z_]+)":', SOURCES["hopnode/worker/searches/answer.py"])
     told = set(re.findall(r"`(\w+)`", rows("docs/harness.md")["answer"][0]))
     assert {*re.findall(r'^            "(\w+)":', fields, re.MULTILINE), *usage} <= told
     assert set(usage) <= words("docs/http-api.md")
 
 
 def test_a_step_that_begins_a_search_again_is_on_the_page_with_its_fields() -> None:
-    (fields,) = re.findall(r'context\.step\("restart", \{(.*?)\}\)', SOURCES["worker/searches/job.py"])
+    (fields,) = re.findall(r'context\.step\("restart", \{(.*?)\}\)', SOURCES["hopnode/worker/searches/job.py"])
     told = rows("docs/harness.md")["restart"][0]
     assert re.findall(r'"(\w+)":', fields) == ["attempt", "last_step"]
     assert "`attempt`" in told and "`last_step`" in told
@@ -194,7 +192,8 @@ def test_every_count_and_note_of_a_sync_is_on_the_page_of_sources() -> None:
     assert sorted(set(SyncCounts.__dataclass_fields__) - words("docs/sources.md")) == []
     notes = set(
         re.findall(
-            r'"(needs-(?:js|confirmation))"', SOURCES["worker/syncs/job.py"] + SOURCES["worker/syncs/deletes.py"]
+            r'"(needs-(?:js|confirmation))"',
+            SOURCES["hopnode/worker/syncs/job.py"] + SOURCES["hopnode/worker/syncs/deletes.py"],
         )
     )
     assert notes == {"needs-js", "needs-confirmation"}
@@ -232,7 +231,7 @@ def test_every_link_leads_to_a_page_and_a_heading_that_are_there(page: str) -> N
 
 @each_page
 def test_every_file_that_a_page_names_is_there(page: str) -> None:
-    places = re.findall(r"`((?:node_service|worker|connectors|docs|tests|deploy|bench)/[\w./-]+)`", PAGES[page])
+    places = re.findall(r"`((?:hopnode|docs|tests|deploy|bench)/[\w./-]+)`", PAGES[page])
     assert [place for place in places if not (ROOT / place).exists()] == []
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from node_service.commands.model_server.checks import CHECKS
-from node_service.commands.model_server.vllm_process import CAUSES
-from worker.inference.serving.vllm import (
+from hopnode.node_service.commands.model_server.checks import CHECKS
+from hopnode.node_service.commands.model_server.vllm_process import CAUSES
+from hopnode.worker.inference.serving.vllm import (
     IMAGE,
     LEAST_VERSION,
     MXFP4_WEIGHTS,
@@ -56,7 +56,7 @@ def test_the_node_beside_it_has_the_settings_that_launch_prints() -> None:
 def test_what_the_nodes_image_copies_is_there_and_is_let_through() -> None:
     copied = re.findall(r"^\s*COPY (.+) \S+$", NODE["build"]["dockerfile_inline"], re.MULTILINE)
     names = [name for line in copied for name in line.split()]
-    assert {"requirements.lock", "pyproject.toml", "node_service", "worker", "connectors"} <= set(names)
+    assert {"requirements.lock", "pyproject.toml", "hopnode"} <= set(names)
     let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert [name for name in names if not (ROOT / name).exists() or name not in let_through] == []
 

@@ -5,15 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from statistics import quantiles
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("node_service", "worker", "connectors")
-MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+MODULES = sorted((ROOT / "hopnode").rglob("*.py"))
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "manager", "models", "misc"}
 
 
@@ -55,12 +53,6 @@ def test_every_module_opens_by_saying_what_it_is_for() -> None:
     assert not silent
 
 
-def test_the_distribution_holds_every_package() -> None:
-    declared = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    present = {".".join(path.parent.relative_to(ROOT).parts) for path in MODULES if path.name == "__init__.py"}
-    assert declared == present
-
-
 def law_in(folder: Path) -> subprocess.CompletedProcess[str]:
     script = Path(sys.executable).parent / "lint-imports"
     environment = {**os.environ, "PYTHONPATH": str(folder)}
@@ -72,20 +64,19 @@ def law_in(folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def copy_of_the_house(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "hopnode", tmp_path / "hopnode", ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 
 PLANTED = {
-    "worker looks up at the face": ("worker/tokens.py", "import node_service.settings"),
-    "connectors look up at the worker": ("connectors/base.py", "import worker.errors"),
-    "the harness talks to the network": ("worker/harness/agent.py", "import httpx"),
-    "the worker imports a web framework": ("worker/logs.py", "import fastapi"),
-    "celery strays": ("worker/runtime.py", "import celery"),
-    "chroma strays": ("worker/corpus/finding/fusion.py", "import chromadb"),
-    "SQL strays": ("worker/searches/job.py", "import sqlalchemy"),
-    "ground looks up at the stories": ("worker/errors.py", "import worker.runtime"),
+    "worker looks up at the face": ("hopnode/worker/tokens.py", "import hopnode.node_service.settings"),
+    "connectors look up at the worker": ("hopnode/connectors/base.py", "import hopnode.worker.errors"),
+    "the harness talks to the network": ("hopnode/worker/harness/agent.py", "import httpx"),
+    "the worker imports a web framework": ("hopnode/worker/logs.py", "import fastapi"),
+    "celery strays": ("hopnode/worker/runtime.py", "import celery"),
+    "chroma strays": ("hopnode/worker/corpus/finding/fusion.py", "import chromadb"),
+    "SQL strays": ("hopnode/worker/searches/job.py", "import sqlalchemy"),
+    "ground looks up at the stories": ("hopnode/worker/errors.py", "import hopnode.worker.runtime"),
 }
 
 

@@ -13,9 +13,9 @@ import pytest
 from support.http_node import HttpNode, Tenant, passage, result, serve_node
 from support.reports import make_report
 
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import JobStatus
-from worker.store.sources import sources
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import JobStatus
+from hopnode.worker.store.sources import sources
 
 API: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text(encoding="utf-8"))
 MISSING = {"name": "nowhere", "key": "no/thing", "search_id": "0" * 24, "source_id": "1" * 24, "sync_id": "2" * 24}

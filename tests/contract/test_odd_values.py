@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.http_node import Tenant, serve_node
 
-from worker.store.workspaces import SCOPES
+from hopnode.worker.store.workspaces import SCOPES
 
 API: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text(encoding="utf-8"))
 OPERATIONS = [

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from node_service.app import ROUTERS, build_api
-from node_service.http.problems import MEDIA_TYPE, TITLES
-from node_service.reference.openapi_file import document
-from node_service.schemas.documents import BATCH_MOST
-from node_service.schemas.jobs import QUERY_CHARACTERS
-from worker.errors import NodeError
-from worker.store.workspaces import SCOPES
+from hopnode.node_service.app import ROUTERS, build_api
+from hopnode.node_service.http.problems import MEDIA_TYPE, TITLES
+from hopnode.node_service.openapi_file import document
+from hopnode.node_service.schemas.documents import BATCH_MOST
+from hopnode.node_service.schemas.jobs import QUERY_CHARACTERS
+from hopnode.worker.errors import NodeError
+from hopnode.worker.store.workspaces import SCOPES
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = (ROOT / "docs" / "openapi.json").read_text(encoding="utf-8")
@@ -38,7 +38,9 @@ def resolve(schema: dict[str, Any]) -> dict[str, Any]:
 
 def families(root: type[NodeError]) -> list[type[NodeError]]:
     """All errors that the interface may meet; those of the command line never leave its process."""
-    children = [child for child in root.__subclasses__() if not child.__module__.startswith("node_service.commands")]
+    children = [
+        child for child in root.__subclasses__() if not child.__module__.startswith("hopnode.node_service.commands")
+    ]
     return [found for child in children for found in (child, *families(child))]
 
 
@@ -117,12 +119,14 @@ def test_every_error_code_has_its_line_on_the_page() -> None:
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     codes = set(TITLES) | {error.code for error in families(NodeError)} | {"worker-lost"}
     assert sorted(code for code in codes if f"| `{code}` |" not in page) == []
-    assert {error.code for error in families(NodeError) if error.__module__ == "worker.errors"} <= set(TITLES)
+    assert {error.code for error in families(NodeError) if error.__module__ == "hopnode.worker.errors"} <= set(TITLES)
 
 
 def test_every_reason_to_reject_a_document_has_its_line_on_the_page() -> None:
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
-    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "worker" / "corpus").rglob("*.py"))
+    sources = "\n".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "hopnode" / "worker" / "corpus").rglob("*.py")
+    )
     reasons = set(re.findall(r'DocumentRejected\(\s*"([a-z-]+)"', sources))
     assert reasons
     assert sorted(reason for reason in reasons if f"| `{reason}` |" not in page) == []

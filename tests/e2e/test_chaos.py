@@ -20,10 +20,10 @@ from support.queue import CALLBACK, new_workspace, queue_probe, wait_until
 from support.redis_server import RedisServer
 from support.run_log import Audit, audit
 
-from worker.queue.dispatch import CeleryDispatcher
-from worker.settings import WorkerSettings
-from worker.store.database import Database
-from worker.store.jobs import jobs
+from hopnode.worker.queue.dispatch import CeleryDispatcher
+from hopnode.worker.settings import WorkerSettings
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ import pytest
 from support.cli import Cli, wait_for
 from support.website import docs_site, serve_site
 
-from worker.inference.scripted import ScriptedChatServer, say
+from hopnode.worker.inference.scripted import ScriptedChatServer, say
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.cli import Cli
 
-from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest
+from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest
 
 pytestmark = pytest.mark.slow
 

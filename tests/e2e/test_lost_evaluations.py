@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support.cli import Cli, wait_for
 
-from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, say
-from worker.store.database import Database
-from worker.store.jobs import jobs
+from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, say
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
 
 pytestmark = pytest.mark.slow
 

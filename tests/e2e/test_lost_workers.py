@@ -12,10 +12,10 @@ import httpx
 import pytest
 from support.cli import Cli, wait_for
 
-from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, say, use
-from worker.store.database import Database
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import Job
+from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, say, use
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import Job
 
 pytestmark = pytest.mark.slow
 

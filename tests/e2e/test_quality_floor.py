@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from worker.evaluation.dataset import Dataset
-from worker.evaluation.loading import load
-from worker.evaluation.report import Report
-from worker.evaluation.running import Setup, measure, prepare
-from worker.evaluation.trial import Asking
-from worker.runtime import open_runtime
-from worker.settings import WorkerSettings
+from hopnode.worker.evaluation.dataset import Dataset
+from hopnode.worker.evaluation.loading import load
+from hopnode.worker.evaluation.report import Report
+from hopnode.worker.evaluation.running import Setup, measure, prepare
+from hopnode.worker.evaluation.trial import Asking
+from hopnode.worker.runtime import open_runtime
+from hopnode.worker.settings import WorkerSettings
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,7 @@ MEASURED: dict[str, dict[tuple[str, bool, str], float]] = {
 
 
 def two_wiki() -> Dataset:
-    folder = Path(str(files("worker.corpus").joinpath("data", "2wiki-sample")))
+    folder = Path(str(files("hopnode.node_service.commands.demo").joinpath("data", "2wiki-sample")))
     dataset = load(folder)
     lines = gzip.decompress((folder / "queries.jsonl.gz").read_bytes()).splitlines()[:40]
     kept = {one for line in map(json.loads, lines) for one in (*line["gold"], *line["distractors"])}

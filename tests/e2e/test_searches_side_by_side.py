@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.cli import Cli, wait_for
 
-from worker.inference.scripted import Reply, ScriptedChatServer, ServerRequest, say, use
+from hopnode.worker.inference.scripted import Reply, ScriptedChatServer, ServerRequest, say, use
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from support.redis_server import RedisServer
 from support.samples import pdf
 from support.website import Site, docs_site, html, serve_site
 
-from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, final, use
+from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, final, use
 
 pytestmark = pytest.mark.slow
 

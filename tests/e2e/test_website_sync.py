@@ -13,16 +13,16 @@ from pydantic import JsonValue
 from support.queue import wait_until
 from support.website import Site, article, docs_site, hostile_site, html, serve_site, urlset
 
-from connectors.base import CheckResult
-from worker.job_handlers import make_runner
-from worker.runtime import Runtime, open_runtime
-from worker.settings import WorkerSettings
-from worker.store.collections import Collection, create_collection
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import Job, JobStatus
-from worker.store.sources import sources
-from worker.store.sources.sources import Source
-from worker.store.workspaces import find_workspace
+from hopnode.connectors.base import CheckResult
+from hopnode.worker.job_handlers import make_runner
+from hopnode.worker.runtime import Runtime, open_runtime
+from hopnode.worker.settings import WorkerSettings
+from hopnode.worker.store.collections import Collection, create_collection
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import Job, JobStatus
+from hopnode.worker.store.sources import sources
+from hopnode.worker.store.sources.sources import Source
+from hopnode.worker.store.workspaces import find_workspace
 
 pytestmark = pytest.mark.slow
 
@@ -192,9 +192,9 @@ def test_a_private_site_is_refused_and_the_error_names_the_setting(
 CHILD = """
 from pathlib import Path
 import sys
-from worker.job_handlers import make_runner
-from worker.runtime import open_runtime
-from worker.settings import WorkerSettings
+from hopnode.worker.job_handlers import make_runner
+from hopnode.worker.runtime import open_runtime
+from hopnode.worker.settings import WorkerSettings
 settings = WorkerSettings(_env_file=None, data_dir=Path(sys.argv[1]), egress_allow_hosts=[sys.argv[2]], lease_seconds=3)
 runtime = open_runtime(settings, embedded=True)
 make_runner(runtime).run_next("sync")

@@ -12,10 +12,10 @@ from support.queue import CALLBACK, new_workspace, queue_probe, wait_until, work
 from support.redis_server import RedisServer
 from support.run_log import read_runs
 
-from worker.queue.dispatch import CeleryDispatcher
-from worker.store.database import Database
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import Job, JobStatus
+from hopnode.worker.queue.dispatch import CeleryDispatcher
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import Job, JobStatus
 
 pytestmark = pytest.mark.slow
 

@@ -5,19 +5,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
+from hopnode.worker.harness.actions import Action
+from hopnode.worker.harness.agent import SearchAgent
+from hopnode.worker.harness.budget import Limits, Rules
+from hopnode.worker.harness.context import Context, Observation
+from hopnode.worker.harness.outcome import AgentOutcome
+from hopnode.worker.harness.policies.model import ModelPolicy
+from hopnode.worker.harness.profiles.generic import GenericProfile
+from hopnode.worker.harness.tools import Toolbox
+from hopnode.worker.harness.trajectory import Recorder
+from hopnode.worker.inference.chat import ChatModel
+from hopnode.worker.inference.messages import ChatRequest, ToolCall
+from hopnode.worker.inference.scripted import ScriptedChat, ScriptLine
 from support.space import MemorySpace
-from worker.harness.actions import Action
-from worker.harness.agent import SearchAgent
-from worker.harness.budget import Limits, Rules
-from worker.harness.context import Context, Observation
-from worker.harness.outcome import AgentOutcome
-from worker.harness.policies.model import ModelPolicy
-from worker.harness.profiles.generic import GenericProfile
-from worker.harness.tools import Toolbox
-from worker.harness.trajectory import Recorder
-from worker.inference.chat import ChatModel
-from worker.inference.messages import ChatRequest, ToolCall
-from worker.inference.scripted import ScriptedChat, ScriptLine
 
 FILMS = {
     "d1": ["Moonrise is a film directed by Anna Berg.", "The film Moonrise was shot in Norway."],

@@ -37,7 +37,7 @@ class Cli:
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end, for `seconds` at most."""
         return subprocess.run(
-            [sys.executable, "-m", "node_service", *map(str, arguments)],
+            [sys.executable, "-m", "hopnode.node_service", *map(str, arguments)],
             cwd=self.cwd,
             env=self.environment | environment,
             capture_output=True,
@@ -68,7 +68,7 @@ class Cli:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Starts a command and leaves it running."""
         return subprocess.Popen(
-            [sys.executable, "-m", "node_service", *arguments],
+            [sys.executable, "-m", "hopnode.node_service", *arguments],
             cwd=self.cwd,
             env=self.environment,
             stdout=subprocess.PIPE,

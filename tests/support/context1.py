@@ -4,19 +4,19 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
+from hopnode.worker.harness.agent import SearchAgent
+from hopnode.worker.harness.budget import Limits, Rules
+from hopnode.worker.harness.outcome import AgentOutcome
+from hopnode.worker.harness.policies.model import ModelPolicy
+from hopnode.worker.harness.profiles.context1 import CONTEXT_1_RULES, Context1Profile
+from hopnode.worker.harness.profiles.phrasing import Phrasing
+from hopnode.worker.harness.tools import Reranker
+from hopnode.worker.harness.trajectory import Recorder
+from hopnode.worker.inference.messages import Sampled
+from hopnode.worker.inference.scripted import SampledLine, ScriptedSampler
 from support.agent import FILMS, nothing_to_check
 from support.harmony import harmony, tokens
 from support.space import MemorySpace
-from worker.harness.agent import SearchAgent
-from worker.harness.budget import Limits, Rules
-from worker.harness.outcome import AgentOutcome
-from worker.harness.policies.model import ModelPolicy
-from worker.harness.profiles.context1 import CONTEXT_1_RULES, Context1Profile
-from worker.harness.profiles.phrasing import Phrasing
-from worker.harness.tools import Reranker
-from worker.harness.trajectory import Recorder
-from worker.inference.messages import Sampled
-from worker.inference.scripted import SampledLine, ScriptedSampler
 
 DATE = "2026-03-26"
 QUESTION = "Where was the director of Moonrise born?"

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.corpus.analyzer import analyze
-from worker.corpus.corpus import Corpora
-from worker.corpus.parsing.parser import ParserPool
-from worker.corpus.vectors.chroma import Vectors
-from worker.inference.embedding.embedder import Embedders
-from worker.store.collections import Collection
+from hopnode.worker.corpus.analyzer import analyze
+from hopnode.worker.corpus.corpus import Corpora
+from hopnode.worker.corpus.parsing.parser import ParserPool
+from hopnode.worker.corpus.vectors.chroma import Vectors
+from hopnode.worker.inference.embedding.embedder import Embedders
+from hopnode.worker.store.collections import Collection
 
 
 class WordEmbedder:

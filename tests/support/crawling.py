@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from connectors.base import Complete, Fetched, ItemRef, Partial, Resume, Skip, Wait
-from connectors.egress import EgressPolicy
-from connectors.website.connector import WebsiteConfig, WebsiteConnector
+from hopnode.connectors.base import Complete, Fetched, ItemRef, Partial, Resume, Skip, Wait
+from hopnode.connectors.egress import EgressPolicy
+from hopnode.connectors.website.connector import WebsiteConfig, WebsiteConnector
 from support.website import Site
 
 

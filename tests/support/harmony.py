@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from worker.inference.harmony.rendering import Harmony
+from hopnode.worker.inference.harmony.rendering import Harmony
 
 VOCABULARY = Path(tempfile.gettempdir()) / "hopnode-tests-vocabulary"
 

@@ -11,18 +11,18 @@ from typing import Any
 
 import httpx
 
-from node_service.app import create_app
-from node_service.http.server import NodeServer
-from node_service.settings import ServiceSettings
+from hopnode.node_service.app import create_app
+from hopnode.node_service.http.server import NodeServer
+from hopnode.node_service.settings import ServiceSettings
+from hopnode.worker.queue.dispatch import ThreadDispatcher
+from hopnode.worker.queue.job_context import JobContext
+from hopnode.worker.queue.runner import QueueRunner
+from hopnode.worker.runtime import Runtime, open_runtime
+from hopnode.worker.store.collections import Collection, get_collection
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import Job, JobStatus
+from hopnode.worker.store.workspaces import SCOPES, Workspace, create_key, create_workspace, ensure_default
 from support.queue import wait_until, worker_settings
-from worker.queue.dispatch import ThreadDispatcher
-from worker.queue.job_context import JobContext
-from worker.queue.runner import QueueRunner
-from worker.runtime import Runtime, open_runtime
-from worker.store.collections import Collection, get_collection
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import Job, JobStatus
-from worker.store.workspaces import SCOPES, Workspace, create_key, create_workspace, ensure_default
 
 Handler = Callable[[Runtime, JobContext], Any]
 TENANT_SCOPES = tuple(scope for scope in SCOPES if scope != "node:admin")

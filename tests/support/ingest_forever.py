@@ -10,11 +10,11 @@ import random
 import sys
 from pathlib import Path
 
+from hopnode.worker.corpus.records import NewDocument
+from hopnode.worker.corpus.sqlite.posting_segments import catch_up_postings
+from hopnode.worker.corpus.sqlite.text_store import TextStore
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
 from support.corpora import CollectionBook, open_corpora
-from worker.corpus.records import NewDocument
-from worker.corpus.sqlite.posting_segments import catch_up_postings
-from worker.corpus.sqlite.text_store import TextStore
-from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from time import monotonic
 
 from pydantic import JsonValue
 
-from connectors.base import (
+from hopnode.connectors.base import (
     CheckResult,
     Complete,
     Connector,
@@ -24,21 +24,21 @@ from connectors.base import (
     Unchanged,
     Wait,
 )
+from hopnode.worker.corpus.corpus import Corpora, Corpus
+from hopnode.worker.corpus.parsing.parser import ParserPool
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma
+from hopnode.worker.inference.embedding.embedder import Embedders
+from hopnode.worker.queue.job_context import Heartbeat, JobContext
+from hopnode.worker.settings import WorkerSettings
+from hopnode.worker.store.collections import Collection, create_collection, fix_embedder
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.sources import sources
+from hopnode.worker.store.sources.sources import Source, Sync
+from hopnode.worker.store.workspaces import create_workspace
+from hopnode.worker.syncs.job import run_sync_job
 from support.corpora import WordEmbedder
 from support.queue import worker_settings
-from worker.corpus.corpus import Corpora, Corpus
-from worker.corpus.parsing.parser import ParserPool
-from worker.corpus.vectors.chroma import EmbeddedChroma
-from worker.inference.embedding.embedder import Embedders
-from worker.queue.job_context import Heartbeat, JobContext
-from worker.settings import WorkerSettings
-from worker.store.collections import Collection, create_collection, fix_embedder
-from worker.store.database import Database
-from worker.store.jobs import jobs
-from worker.store.sources import sources
-from worker.store.sources.sources import Source, Sync
-from worker.store.workspaces import create_workspace
-from worker.syncs.job import run_sync_job
 
 
 @dataclass

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from worker.inference.messages import Completion, Sampled
-from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest
+from hopnode.worker.inference.messages import Completion, Sampled
+from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest
 
 Answer = Completion | Sampled | tuple[int, Any]
 """A status with its body where it is no completion."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psycopg
 
-from worker.store.database import Database
-from worker.store.tables import metadata
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.tables import metadata
 
 _HOW_TO_INSTALL = (
     "No PostgreSQL server programs (initdb, postgres) were found. Install them with `apt-get install postgresql`, "

@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from worker.corpus.analyzer import analyze
-from worker.corpus.sqlite.lexical import chunk_texts
-from worker.corpus.sqlite.postings import PostingLists
-from worker.corpus.sqlite.reading import collection_row
-from worker.corpus.sqlite.text_store import TextStore
+from hopnode.worker.corpus.analyzer import analyze
+from hopnode.worker.corpus.sqlite.lexical import chunk_texts
+from hopnode.worker.corpus.sqlite.postings import PostingLists
+from hopnode.worker.corpus.sqlite.reading import collection_row
+from hopnode.worker.corpus.sqlite.text_store import TextStore
 
 
 def agrees_with_the_text_store(store: TextStore, lists: PostingLists, collection: str = "c1") -> None:

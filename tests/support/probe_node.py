@@ -15,18 +15,18 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from hopnode.worker import logs
+from hopnode.worker.queue.dispatch import ThreadDispatcher
+from hopnode.worker.queue.job_context import JobContext
+from hopnode.worker.queue.periodic import Housekeeping
+from hopnode.worker.queue.runner import QueueRunner
+from hopnode.worker.queue.upkeep import queue_chores
+from hopnode.worker.queue.worker_command import keep_worker
+from hopnode.worker.queue.worker_process import run_worker
+from hopnode.worker.settings import WorkerSettings
+from hopnode.worker.store.database import Database
 from support.queue import Probe
 from support.run_log import write_line
-from worker import logs
-from worker.queue.dispatch import ThreadDispatcher
-from worker.queue.job_context import JobContext
-from worker.queue.periodic import Housekeeping
-from worker.queue.runner import QueueRunner
-from worker.queue.upkeep import queue_chores
-from worker.queue.worker_command import keep_worker
-from worker.queue.worker_process import run_worker
-from worker.settings import WorkerSettings
-from worker.store.database import Database
 
 BEAT_SECONDS = 0.1
 

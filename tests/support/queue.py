@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from worker.queue.job_context import JobContext
-from worker.queue.runner import QueueRunner
-from worker.settings import WorkerSettings
-from worker.store.database import Database
-from worker.store.jobs import jobs
-from worker.store.workspaces import create_workspace
+from hopnode.worker.queue.job_context import JobContext
+from hopnode.worker.queue.runner import QueueRunner
+from hopnode.worker.settings import WorkerSettings
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.workspaces import create_workspace
 
 CALLBACK: dict[str, JsonValue] = {"url": "https://receiver.example/hook", "metadata": {"run": 7}}
 

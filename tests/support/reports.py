@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from worker.evaluation.dataset import Dataset, Gold, Question
-from worker.evaluation.report import Report
-from worker.evaluation.scoring import Run, summed_up
-from worker.evaluation.trial import Answer, Asking
+from hopnode.worker.evaluation.dataset import Dataset, Gold, Question
+from hopnode.worker.evaluation.report import Report
+from hopnode.worker.evaluation.scoring import Run, summed_up
+from hopnode.worker.evaluation.trial import Answer, Asking
 
 
 def make_run(ranks: Mapping[str, Mapping[str, int | None]], *, mode: str = "one_shot") -> Run:

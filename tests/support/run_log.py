@@ -10,9 +10,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from worker.store.database import Database
-from worker.store.tables import deliveries
-from worker.store.tables import jobs as jobs_table
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.tables import deliveries
+from hopnode.worker.store.tables import jobs as jobs_table
 
 
 @dataclass(frozen=True)

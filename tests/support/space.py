@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import re2
 
-from worker.corpus.records import Chunk, Hit, SearchHits
-from worker.errors import InvalidRequest, NotFound
-from worker.tokens import count_tokens
+from hopnode.worker.corpus.records import Chunk, Hit, SearchHits
+from hopnode.worker.errors import InvalidRequest, NotFound
+from hopnode.worker.tokens import count_tokens
 
 
 def make_chunk(document_id: str, position: int, text: str, *, start: int = 0, title: str = "") -> Chunk:

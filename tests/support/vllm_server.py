@@ -29,7 +29,7 @@ def make_models(folder: Path, vocabulary: Path) -> None:
     """Fills `folder` with the models of `vllm_models.py`."""
     texts = folder / "texts.txt"
     texts.write_text("\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md"))))
-    words = ROOT / "worker" / "inference" / "data" / "minilm_vocab.txt"
+    words = ROOT / "hopnode" / "worker" / "inference" / "data" / "minilm_vocab.txt"
     # Last on the path: this folder has modules that are named like some of the standard library.
     program = "import sys; sys.path.append(sys.argv[1]); import vllm_models; vllm_models.main(*sys.argv[2:])"
     command = [PYTHON, "-c", program, Path(__file__).parent, folder, vocabulary, texts, words]

@@ -19,19 +19,19 @@ from support.harmony import VOCABULARY, harmony
 from support.space import MemorySpace
 from support.vllm_server import PYTHON, SETTINGS, VllmServer
 
-from worker.harness.agent import SearchAgent
-from worker.harness.budget import Limits
-from worker.harness.policies.model import ModelPolicy
-from worker.harness.profiles.context1 import Context1Profile
-from worker.harness.profiles.context1_chat import Context1ChatProfile
-from worker.harness.profiles.generic import GenericProfile
-from worker.harness.profiles.phrasing import shipped
-from worker.harness.rollouts import run_rollouts
-from worker.harness.trajectory import Recorder
-from worker.inference.chat import HttpChat
-from worker.inference.completions import HttpCompletions
-from worker.inference.harmony.rendering import STOP_TOKENS
-from worker.inference.serving.vllm import Launch
+from hopnode.worker.harness.agent import SearchAgent
+from hopnode.worker.harness.budget import Limits
+from hopnode.worker.harness.policies.model import ModelPolicy
+from hopnode.worker.harness.profiles.context1 import Context1Profile
+from hopnode.worker.harness.profiles.context1_chat import Context1ChatProfile
+from hopnode.worker.harness.profiles.generic import GenericProfile
+from hopnode.worker.harness.profiles.phrasing import shipped
+from hopnode.worker.harness.rollouts import run_rollouts
+from hopnode.worker.harness.trajectory import Recorder
+from hopnode.worker.inference.chat import HttpChat
+from hopnode.worker.inference.completions import HttpCompletions
+from hopnode.worker.inference.harmony.rendering import STOP_TOKENS
+from hopnode.worker.inference.serving.vllm import Launch
 
 pytestmark = pytest.mark.vllm
 

@@ -14,26 +14,26 @@ from support.harmony import call, harmony, thought, tokens
 from support.space import MemorySpace
 from support.vllm_server import VllmServer
 
-from worker.errors import JobCancelled, ModelRefused, ModelUnavailable
-from worker.harness.actions import Action
-from worker.harness.agent import SearchAgent
-from worker.harness.budget import Limits
-from worker.harness.context import Context, ContextView
-from worker.harness.outcome import AgentOutcome
-from worker.harness.policies.model import ModelPolicy
-from worker.harness.profiles.context1 import CONTEXT_1_RULES, Context1Profile, action_of
-from worker.harness.profiles.context1_chat import Context1ChatProfile
-from worker.harness.profiles.generic import GenericProfile
-from worker.harness.profiles.phrasing import shipped
-from worker.harness.rollouts import run_rollouts
-from worker.harness.trajectory import Recorder
-from worker.inference.abort import Abort
-from worker.inference.chat import HttpChat
-from worker.inference.chat_wire import request_body
-from worker.inference.completions import HttpCompletions
-from worker.inference.endpoint import RetryPolicy
-from worker.inference.harmony.rendering import STOP_TOKENS
-from worker.inference.messages import ChatRequest, PromptRequest, Sampled
+from hopnode.worker.errors import JobCancelled, ModelRefused, ModelUnavailable
+from hopnode.worker.harness.actions import Action
+from hopnode.worker.harness.agent import SearchAgent
+from hopnode.worker.harness.budget import Limits
+from hopnode.worker.harness.context import Context, ContextView
+from hopnode.worker.harness.outcome import AgentOutcome
+from hopnode.worker.harness.policies.model import ModelPolicy
+from hopnode.worker.harness.profiles.context1 import CONTEXT_1_RULES, Context1Profile, action_of
+from hopnode.worker.harness.profiles.context1_chat import Context1ChatProfile
+from hopnode.worker.harness.profiles.generic import GenericProfile
+from hopnode.worker.harness.profiles.phrasing import shipped
+from hopnode.worker.harness.rollouts import run_rollouts
+from hopnode.worker.harness.trajectory import Recorder
+from hopnode.worker.inference.abort import Abort
+from hopnode.worker.inference.chat import HttpChat
+from hopnode.worker.inference.chat_wire import request_body
+from hopnode.worker.inference.completions import HttpCompletions
+from hopnode.worker.inference.endpoint import RetryPolicy
+from hopnode.worker.inference.harmony.rendering import STOP_TOKENS
+from hopnode.worker.inference.messages import ChatRequest, PromptRequest, Sampled
 
 pytestmark = pytest.mark.vllm
 

@@ -8,15 +8,15 @@ from support.agent import FILMS, nothing_to_check
 from support.space import MemorySpace
 from support.vllm_server import VllmServer
 
-from worker.harness.agent import SearchAgent
-from worker.harness.budget import Limits
-from worker.harness.context import ContextView
-from worker.harness.outcome import AgentOutcome
-from worker.harness.policies.model import ModelPolicy
-from worker.harness.profiles.generic import GenericProfile
-from worker.harness.trajectory import Recorder
-from worker.inference.chat import HttpChat
-from worker.inference.messages import ChatRequest, ToolSpec
+from hopnode.worker.harness.agent import SearchAgent
+from hopnode.worker.harness.budget import Limits
+from hopnode.worker.harness.context import ContextView
+from hopnode.worker.harness.outcome import AgentOutcome
+from hopnode.worker.harness.policies.model import ModelPolicy
+from hopnode.worker.harness.profiles.generic import GenericProfile
+from hopnode.worker.harness.trajectory import Recorder
+from hopnode.worker.inference.chat import HttpChat
+from hopnode.worker.inference.messages import ChatRequest, ToolSpec
 
 pytestmark = pytest.mark.vllm
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from support.vllm_server import VllmServer
 
-from worker.errors import ModelRefused
-from worker.inference.embedding.http_embedder import HttpEmbedder
-from worker.inference.reranker import HttpReranker
+from hopnode.worker.errors import ModelRefused
+from hopnode.worker.inference.embedding.http_embedder import HttpEmbedder
+from hopnode.worker.inference.reranker import HttpReranker
 
 pytestmark = pytest.mark.vllm
 

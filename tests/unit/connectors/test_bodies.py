@@ -5,8 +5,8 @@ import zlib
 
 import pytest
 
-from connectors.bodies import decode_body, unzip
-from connectors.errors import BodyTooLarge, BodyUnreadable
+from hopnode.connectors.bodies import decode_body, unzip
+from hopnode.connectors.errors import BodyTooLarge, BodyUnreadable
 
 TEXT = "Ein Text, der sich packen lässt. ".encode() * 500
 

@@ -1,7 +1,7 @@
 import pytest
 
-from connectors.egress import EgressPolicy
-from connectors.errors import EgressBlocked
+from hopnode.connectors.egress import EgressPolicy
+from hopnode.connectors.errors import EgressBlocked
 
 REFUSED = [
     "127.0.0.1",

@@ -11,7 +11,7 @@ import pytest
 from support.certificates import Authority
 from support.website import Site, bomb, drip, serve_site
 
-from connectors.errors import (
+from hopnode.connectors.errors import (
     BodyTooLarge,
     EgressBlocked,
     FetchTimeout,
@@ -19,7 +19,7 @@ from connectors.errors import (
     SourceUnreachable,
     TooManyRedirects,
 )
-from connectors.http import HTTPCORE_TO_HTTPX, EgressPolicy, get, open_client, resolve
+from hopnode.connectors.http import HTTPCORE_TO_HTTPX, EgressPolicy, get, open_client, resolve
 
 
 def port_of(site: Site) -> int:

@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from connectors.base import Content, Gone
-from connectors.egress import EgressPolicy
-from connectors.errors import InvalidConfig
-from connectors.registry import CONNECTORS, config_schema, make
-from connectors.website.connector import WebsiteConfig, WebsiteConnector
-from connectors.website.spool import Spool
+from hopnode.connectors.base import Content, Gone
+from hopnode.connectors.egress import EgressPolicy
+from hopnode.connectors.errors import InvalidConfig
+from hopnode.connectors.registry import CONNECTORS, config_schema, make
+from hopnode.connectors.website.connector import WebsiteConfig, WebsiteConnector
+from hopnode.connectors.website.spool import Spool
 
 
 def test_a_kind_and_a_configuration_make_a_connector() -> None:

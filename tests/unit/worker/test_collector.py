@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from worker.garbage_collection import NEW_OBJECTS, settle
+from hopnode.worker.garbage_collection import NEW_OBJECTS, settle
 
 
 class Knot:
@@ -41,8 +41,8 @@ def test_what_is_garbage_at_the_start_and_later_is_collected() -> None:
 @pytest.mark.slow
 def test_a_worker_process_settles_once_it_is_open() -> None:
     program = (
-        "import gc; from contextlib import nullcontext; from worker.settings import WorkerSettings; "
-        "from worker.queue.worker_process import WorkerProcess; "
+        "import gc; from contextlib import nullcontext; from hopnode.worker.settings import WorkerSettings; "
+        "from hopnode.worker.queue.worker_process import WorkerProcess; "
         "class_ = type('Runner', (), {'run_next': lambda self, role: False, 'interrupt': lambda self: None}); "
         "process = WorkerProcess(WorkerSettings(_env_file=None, redis_url='redis://127.0.0.1:1'), "
         "lambda: nullcontext(class_())); process.run_next('agent'); print(gc.get_freeze_count() > 0); process.close()"

@@ -1,6 +1,6 @@
 """Token counts: exact, offline, and safe for any string."""
 
-from worker.tokens import count_tokens
+from hopnode.worker.tokens import count_tokens
 
 
 def test_known_texts_have_their_known_o200k_counts() -> None:

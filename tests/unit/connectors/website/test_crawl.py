@@ -9,10 +9,10 @@ from pydantic import JsonValue
 from support.crawling import connector, crawl
 from support.website import Site, article, docs_site, html, serve_site, spa, urlset
 
-from connectors.base import Content, Failure, Gone, ItemRef, Unchanged
-from connectors.egress import EgressPolicy
-from connectors.errors import EgressBlocked
-from connectors.website.connector import WebsiteConfig, WebsiteConnector
+from hopnode.connectors.base import Content, Failure, Gone, ItemRef, Unchanged
+from hopnode.connectors.egress import EgressPolicy
+from hopnode.connectors.errors import EgressBlocked
+from hopnode.connectors.website.connector import WebsiteConfig, WebsiteConnector
 
 pytestmark = pytest.mark.slow
 

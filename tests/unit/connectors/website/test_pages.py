@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from support.website import article, html, spa
 
-from connectors.errors import PageRejected
-from connectors.website.page_reader import PageReader
-from connectors.website.pages import PageFacts, decode, read_page, robots_directives
+from hopnode.connectors.errors import PageRejected
+from hopnode.connectors.website.page_reader import PageReader
+from hopnode.connectors.website.pages import PageFacts, decode, read_page, robots_directives
 
 URL = "http://h.test/docs/1"
 

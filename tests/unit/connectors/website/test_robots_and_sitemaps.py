@@ -6,11 +6,11 @@ import httpx
 import pytest
 from support.website import XMLNS, Site, urlset
 
-from connectors.egress import EgressPolicy
-from connectors.errors import BodyTooLarge, BodyUnreadable, EgressBlocked, RobotsUnavailable
-from connectors.http import open_client
-from connectors.website.robots import Robots, read_robots
-from connectors.website.sitemaps import MAX_BYTES, MAX_URLS, read_sitemap
+from hopnode.connectors.egress import EgressPolicy
+from hopnode.connectors.errors import BodyTooLarge, BodyUnreadable, EgressBlocked, RobotsUnavailable
+from hopnode.connectors.http import open_client
+from hopnode.connectors.website.robots import Robots, read_robots
+from hopnode.connectors.website.sitemaps import MAX_BYTES, MAX_URLS, read_sitemap
 
 MAP = "http://h.test/sitemap.xml"
 

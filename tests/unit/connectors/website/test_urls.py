@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.website.urls import Scope, ending, normalize, origin, shape
+from hopnode.connectors.website.urls import Scope, ending, normalize, origin, shape
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from node_service.commands.connection import node_file
-from node_service.commands.doctor import checks
-from node_service.commands.doctor.checks import Context, Finding
-from node_service.settings import ServiceSettings
-from worker.settings import WorkerSettings
-from worker.store.database import Database
+from hopnode.node_service.commands.connection import node_file
+from hopnode.node_service.commands.doctor import checks
+from hopnode.node_service.commands.doctor.checks import Context, Finding
+from hopnode.node_service.settings import ServiceSettings
+from hopnode.worker.settings import WorkerSettings
+from hopnode.worker.store.database import Database
 
 CLOSED = "http://127.0.0.1:9"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from node_service.commands.connection.client import NodeClient, NodeEvent, NodeRefused, read_events
-from node_service.commands.terminal.exits import CommandError, ExitCode
+from hopnode.node_service.commands.connection.client import NodeClient, NodeEvent, NodeRefused, read_events
+from hopnode.node_service.commands.terminal.exits import CommandError, ExitCode
 
 
 @contextmanager

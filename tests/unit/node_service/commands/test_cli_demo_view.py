@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from node_service.commands.demo import sample, view
-from node_service.commands.demo.demo import DEMO_QUESTIONS, Answer, Comparison, Library, totals
-from node_service.commands.searching import Finished
-from node_service.commands.terminal import display
-from node_service.commands.terminal.step_lines import Step
-from worker.settings import WorkerSettings
+from hopnode.node_service.commands.demo import sample, view
+from hopnode.node_service.commands.demo.demo import DEMO_QUESTIONS, Answer, Comparison, Library, totals
+from hopnode.node_service.commands.searching import Finished
+from hopnode.node_service.commands.terminal import display
+from hopnode.node_service.commands.terminal.step_lines import Step
+from hopnode.worker.settings import WorkerSettings
 
 LIBRARY = Library({"w1": "Forbidden Ground", "w2": "Pál Gábor", "w3": "Other"}, {"d1": "w1", "d2": "w2", "d3": "w3"})
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from node_service.commands.terminal import display
+from hopnode.node_service.commands.terminal import display
 
 PASSAGE: dict[str, Any] = {
     "rank": 1,
@@ -100,9 +100,7 @@ def test_durations_are_for_people(seconds: float, words: str) -> None:
 
 
 def test_json_reaches_a_pipe_while_its_command_goes_on() -> None:
-    program = (
-        "import sys; from node_service.commands.terminal.display import print_json; print_json({}); sys.stdin.read()"
-    )
+    program = "import sys; from hopnode.node_service.commands.terminal.display import print_json; print_json({}); sys.stdin.read()"
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, text=True, env=buffered) as child:

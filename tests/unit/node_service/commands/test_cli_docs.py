@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import typer
 
-from node_service.cli import app
-from node_service.commands import files
-from node_service.commands.terminal import exits
+from hopnode.node_service.cli import app
+from hopnode.node_service.commands import files
+from hopnode.node_service.commands.terminal import exits
 
 PAGE = (Path(__file__).parents[4] / "docs" / "cli.md").read_text(encoding="utf-8")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.cli import Cli
 
-from node_service.commands.terminal.exits import CommandError, ExitCode, report
-from worker.errors import ConfigurationError, DataFolderInUse, HopnodeError, NotFound, Unauthorized
+from hopnode.node_service.commands.terminal.exits import CommandError, ExitCode, report
+from hopnode.worker.errors import ConfigurationError, DataFolderInUse, HopnodeError, NotFound, Unauthorized
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def cli(tmp_path: Path) -> Cli:
 
 def test_help_lists_every_command_with_less_than_half_a_second_of_work() -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-m", "node_service", "--help"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "hopnode.node_service", "--help"], capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     for name in ["serve", "api", "worker", "migrate", "doctor", "add", "sync", "collections", "search", "demo", "keys"]:
         assert f" {name} " in done.stdout

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from node_service.commands.files import looks_binary, select
-from node_service.commands.terminal.exits import CommandError, ExitCode
+from hopnode.node_service.commands.files import looks_binary, select
+from hopnode.node_service.commands.terminal.exits import CommandError, ExitCode
 
 
 def _write(root: Path, files: dict[str, bytes]) -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from node_service.commands.connection.hosting import bind
-from node_service.commands.connection.open_client import key_for, stored_key
-from node_service.commands.terminal.exits import CommandError, ExitCode
-from node_service.commands.terminal.progress import AT_ONCE, in_parallel
-from node_service.settings import ServiceSettings
-from worker.settings import WorkerSettings
+from hopnode.node_service.commands.connection.hosting import bind
+from hopnode.node_service.commands.connection.open_client import key_for, stored_key
+from hopnode.node_service.commands.terminal.exits import CommandError, ExitCode
+from hopnode.node_service.commands.terminal.progress import AT_ONCE, in_parallel
+from hopnode.node_service.settings import ServiceSettings
+from hopnode.worker.settings import WorkerSettings
 
 ELSEWHERE = "https://hopnode.example.com"
 

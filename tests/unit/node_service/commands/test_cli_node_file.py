@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from node_service.commands.connection import node_file
-from worker.settings import WorkerSettings
+from hopnode.node_service.commands.connection import node_file
+from hopnode.worker.settings import WorkerSettings
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from node_service.commands.terminal.step_lines import Step, describe, hops, pruned
-from worker.corpus.records import Chunk
-from worker.harness.actions import Action, Ranked
-from worker.harness.budget import Limits, Rules
-from worker.harness.context import Observation, Pruned
-from worker.harness.trajectory import Recorder
-from worker.inference.messages import ToolCall
+from hopnode.node_service.commands.terminal.step_lines import Step, describe, hops, pruned
+from hopnode.worker.corpus.records import Chunk
+from hopnode.worker.harness.actions import Action, Ranked
+from hopnode.worker.harness.budget import Limits, Rules
+from hopnode.worker.harness.context import Observation, Pruned
+from hopnode.worker.harness.trajectory import Recorder
+from hopnode.worker.inference.messages import ToolCall
 
 
 def _chunk(number: int) -> Chunk:

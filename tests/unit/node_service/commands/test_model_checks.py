@@ -11,12 +11,12 @@ from support.context1 import sampled
 from support.harmony import call, concluded, several, thought
 from support.model_server import Answer, ModelDouble
 
-from node_service.commands.doctor.checks import Finding
-from node_service.commands.model_server.checks import HELLO, Target, examine
-from worker.inference.messages import Sampled
-from worker.inference.scripted import say, use
-from worker.searches.agents import ModelProfile
-from worker.settings import WorkerSettings
+from hopnode.node_service.commands.doctor.checks import Finding
+from hopnode.node_service.commands.model_server.checks import HELLO, Target, examine
+from hopnode.worker.inference.messages import Sampled
+from hopnode.worker.inference.scripted import say, use
+from hopnode.worker.searches.agents import ModelProfile
+from hopnode.worker.settings import WorkerSettings
 
 TWO = several(("search_corpus", {"query": "Moonrise director"}), ("grep_corpus", {"pattern": "Moonrise"}))
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'

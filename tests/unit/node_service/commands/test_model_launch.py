@@ -13,10 +13,10 @@ import psutil
 import pytest
 from support.cli import Cli
 
-from node_service.commands.model_server.vllm_process import ModelServer, find_program, need_gpus, need_port
-from node_service.commands.terminal.exits import CommandError
-from worker.inference.serving.gpus import Gpu
-from worker.inference.serving.vllm import MXFP4_WEIGHTS, Launch
+from hopnode.node_service.commands.model_server.vllm_process import ModelServer, find_program, need_gpus, need_port
+from hopnode.node_service.commands.terminal.exits import CommandError
+from hopnode.worker.inference.serving.gpus import Gpu
+from hopnode.worker.inference.serving.vllm import MXFP4_WEIGHTS, Launch
 
 TESTS = Path(__file__).parents[3]
 L4, H100 = Gpu("NVIDIA L4", 22.5, 22.3, "580"), Gpu("NVIDIA H100", 79.6, 79.1, "580")
@@ -26,7 +26,7 @@ sys.path.append({str(TESTS)!r})
 from support.context1 import sampled
 from support.harmony import call
 from support.model_server import ModelDouble
-from worker.inference.messages import Sampled
+from hopnode.worker.inference.messages import Sampled
 
 def answer(path, body):
     said = sampled(call("search_corpus", {{"query": "Moonrise"}}))

@@ -4,8 +4,8 @@ import string
 
 import pytest
 
-from node_service.http.paging import decode_cursor, encode_cursor
-from node_service.http.problems import InvalidFields
+from hopnode.node_service.http.paging import decode_cursor, encode_cursor
+from hopnode.node_service.http.problems import InvalidFields
 
 
 @pytest.mark.parametrize("position", ["a", "guides/setup.md", "한국어/열쇠", "a?b&c=d#e", "x" * 1024])

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from support.http_node import HttpNode, Tenant
 
-from node_service.http.problems import TITLES, TYPE_PREFIX
+from hopnode.node_service.http.problems import TITLES, TYPE_PREFIX
 
 SCOPED = [
     ("GET", "/v1/searches", "search:read"),

@@ -11,10 +11,10 @@ from starlette.testclient import TestClient
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from node_service.http import problems
-from node_service.http.request_log import Edge
-from node_service.http.request_metrics import NodeMetrics
-from worker.errors import StoreUnavailable
+from hopnode.node_service.http import problems
+from hopnode.node_service.http.request_log import Edge
+from hopnode.node_service.http.request_metrics import NodeMetrics
+from hopnode.worker.errors import StoreUnavailable
 
 
 @pytest.fixture

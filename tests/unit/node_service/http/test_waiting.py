@@ -7,7 +7,7 @@ import time
 import anyio
 import pytest
 
-from node_service.http.waiting import FIRST_NAP_SECONDS, LONGEST_NAP_SECONDS, naps, preferred_wait, wait_until
+from hopnode.node_service.http.waiting import FIRST_NAP_SECONDS, LONGEST_NAP_SECONDS, naps, preferred_wait, wait_until
 
 
 async def never_gone() -> bool:

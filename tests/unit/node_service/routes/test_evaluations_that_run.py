@@ -8,9 +8,9 @@ import pytest
 from support.http_node import HttpNode, Tenant, serve_node
 from support.queue import wait_until
 
-from worker.evaluation.job import run_evaluation_job
-from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, say
-from worker.searches.job import run_search_job
+from hopnode.worker.evaluation.job import run_evaluation_job
+from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, say
+from hopnode.worker.searches.job import run_search_job
 
 pytestmark = pytest.mark.slow
 

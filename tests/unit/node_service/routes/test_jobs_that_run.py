@@ -8,8 +8,8 @@ import pytest
 from support.http_node import HttpNode, serve_node
 from support.website import docs_site, serve_site
 
-from worker.searches.job import run_search_job
-from worker.syncs.job import run_sync_job
+from hopnode.worker.searches.job import run_search_job
+from hopnode.worker.syncs.job import run_sync_job
 
 TEXTS = {
     "tower.md": "# Tower\n\nThe Anselm Tower was built by the Brook Company in 1911. It is made of brick. 탑은 높다.",

@@ -12,9 +12,9 @@ import pytest
 from support.http_node import HttpNode, Tenant, result
 from support.queue import wait_until
 
-from worker.harness.trajectory import FORMAT_VERSION
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import Job, JobStatus
+from hopnode.worker.harness.trajectory import FORMAT_VERSION
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import Job, JobStatus
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import pytest
 from support.http_node import HttpNode, Tenant, passage, result
 from support.queue import wait_until
 
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import JobStatus
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import JobStatus
 
 QUESTION = {"query": "Where is the harbour?", "collection": "handbook"}
 

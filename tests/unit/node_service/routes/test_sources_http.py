@@ -9,10 +9,10 @@ import pytest
 from support.http_node import HttpNode, Tenant, serve_node
 from support.website import Site, html, serve_site
 
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import JobStatus
-from worker.store.sources import sources
-from worker.store.sources.sources import SyncCounts
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import JobStatus
+from hopnode.worker.store.sources import sources
+from hopnode.worker.store.sources.sources import SyncCounts
 
 
 @pytest.fixture(scope="module")

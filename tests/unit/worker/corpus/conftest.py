@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from support.corpora import CollectionBook, WordEmbedder, open_corpora
 
-from worker.corpus.corpus import Corpora, Corpus
-from worker.corpus.vectors.chroma import EmbeddedChroma, Vectors
-from worker.inference.embedding.embedder import Embedders
+from hopnode.worker.corpus.corpus import Corpora, Corpus
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma, Vectors
+from hopnode.worker.inference.embedding.embedder import Embedders
 
 
 @pytest.fixture

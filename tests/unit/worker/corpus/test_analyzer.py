@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.corpus.analyzer import analyze, is_unspaced
+from hopnode.worker.corpus.analyzer import analyze, is_unspaced
 
 CJK = st.text(st.sampled_from("検索東京都データベース검색엔진데이터베이스数据库全文检索の"), min_size=2, max_size=30)
 

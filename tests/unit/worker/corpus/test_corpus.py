@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 from support.corpora import CollectionBook, WordEmbedder
 
-from worker.corpus.corpus import Corpora, Corpus
-from worker.corpus.records import IngestOutcome, NewDocument
-from worker.corpus.sqlite.outbox import vector_name
-from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
-from worker.errors import ModelUnavailable, NotFound
+from hopnode.worker.corpus.corpus import Corpora, Corpus
+from hopnode.worker.corpus.records import IngestOutcome, NewDocument
+from hopnode.worker.corpus.sqlite.outbox import vector_name
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
+from hopnode.worker.errors import ModelUnavailable, NotFound
 
 PARAGRAPHS = [
     "# Whales",

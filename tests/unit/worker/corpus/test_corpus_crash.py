@@ -12,14 +12,14 @@ import pytest
 from support.corpora import CollectionBook
 from support.posting_lists import agrees_with_the_text_store
 
-from worker.corpus.analyzer import analyze
-from worker.corpus.corpus import Corpora
-from worker.corpus.sqlite.lexical import chunk_texts
-from worker.corpus.sqlite.outbox import vector_name
-from worker.corpus.sqlite.postings import PostingLists
-from worker.corpus.sqlite.reading import collection_rows
-from worker.corpus.sqlite.text_store import TextStore
-from worker.corpus.vectors.chroma import EmbeddedChroma
+from hopnode.worker.corpus.analyzer import analyze
+from hopnode.worker.corpus.corpus import Corpora
+from hopnode.worker.corpus.sqlite.lexical import chunk_texts
+from hopnode.worker.corpus.sqlite.outbox import vector_name
+from hopnode.worker.corpus.sqlite.postings import PostingLists
+from hopnode.worker.corpus.sqlite.reading import collection_rows
+from hopnode.worker.corpus.sqlite.text_store import TextStore
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma
 
 pytestmark = pytest.mark.slow
 
@@ -110,6 +110,6 @@ def test_a_second_process_on_the_folder_is_refused(tmp_path: Path) -> None:
 _OPEN = """
 import sys
 from pathlib import Path
-from worker.corpus.vectors import EmbeddedChroma
+from hopnode.worker.corpus.vectors import EmbeddedChroma
 EmbeddedChroma(Path(sys.argv[1]))
 """

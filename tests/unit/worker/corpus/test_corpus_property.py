@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.corpora import CollectionBook, WordEmbedder, open_corpora
 
-from worker.corpus.analyzer import analyze
-from worker.corpus.records import NewDocument
-from worker.corpus.sqlite.lexical import chunk_texts
-from worker.corpus.sqlite.outbox import vector_name
-from worker.corpus.sqlite.reading import collection_rows
-from worker.corpus.sqlite.text_store import TextStore
-from worker.corpus.vectors.chroma import EmbeddedChroma
-from worker.inference.embedding.embedder import Embedders
+from hopnode.worker.corpus.analyzer import analyze
+from hopnode.worker.corpus.records import NewDocument
+from hopnode.worker.corpus.sqlite.lexical import chunk_texts
+from hopnode.worker.corpus.sqlite.outbox import vector_name
+from hopnode.worker.corpus.sqlite.reading import collection_rows
+from hopnode.worker.corpus.sqlite.text_store import TextStore
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma
+from hopnode.worker.inference.embedding.embedder import Embedders
 
 WORDS = st.sampled_from(
     ["whale", "krill", "검색 엔진", "検索", "Ärger", "🐳 blow", "x" * 90, "e\u0301t\u00e9", "\n# Head\n", "\r\n", "\t"]

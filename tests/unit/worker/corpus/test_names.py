@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.corpus.names import best_name, lead_of, leads_in, names_of
+from hopnode.worker.corpus.names import best_name, lead_of, leads_in, names_of
 
 
 def phrases(title: str, text: str) -> set[str]:

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.runtime import Runtime, open_runtime
-from worker.settings import WorkerSettings
+from hopnode.worker.runtime import Runtime, open_runtime
+from hopnode.worker.settings import WorkerSettings
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from support.reports import make_report
 
-from worker.errors import InvalidRequest
-from worker.evaluation.comparison import compare
-from worker.evaluation.report import Report
+from hopnode.worker.errors import InvalidRequest
+from hopnode.worker.evaluation.comparison import compare
+from hopnode.worker.evaluation.report import Report
 
 
 def test_questions_are_compared_one_by_one_with_wins_and_losses() -> None:

@@ -8,16 +8,16 @@ from typing import Any, cast
 import pytest
 from support.queue import wait_until
 
-from worker.evaluation.dataset import Dataset, Gold, Question, Text
-from worker.evaluation.job import questions_asked
-from worker.evaluation.running import Setup, measure, prepare
-from worker.evaluation.trial import Asking, Trial, workspace_of
-from worker.job_handlers import make_runner
-from worker.queue.runner import QueueRunner
-from worker.runtime import Runtime
-from worker.store.collections import create_collection, delete_collection
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import Job, JobStatus
+from hopnode.worker.evaluation.dataset import Dataset, Gold, Question, Text
+from hopnode.worker.evaluation.job import questions_asked
+from hopnode.worker.evaluation.running import Setup, measure, prepare
+from hopnode.worker.evaluation.trial import Asking, Trial, workspace_of
+from hopnode.worker.job_handlers import make_runner
+from hopnode.worker.queue.runner import QueueRunner
+from hopnode.worker.runtime import Runtime
+from hopnode.worker.store.collections import create_collection, delete_collection
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import Job, JobStatus
 
 NAME = "boats"
 TEXTS = (

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.corpus.parsing.parser import normalize_text
-from worker.evaluation.dataset import Gold, GoldSpan, Text
-from worker.evaluation.spans import Passage, covered, fitting, fixed_pieces, stored
-from worker.tokens import count_tokens
+from hopnode.worker.corpus.parsing.parser import normalize_text
+from hopnode.worker.evaluation.dataset import Gold, GoldSpan, Text
+from hopnode.worker.evaluation.spans import Passage, covered, fitting, fixed_pieces, stored
+from hopnode.worker.tokens import count_tokens
 
 
 def test_passages_are_taken_from_the_best_on_until_the_first_that_does_not_fit() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from worker.errors import InvalidRequest
-from worker.evaluation.dataset import Dataset, Gold, GoldSpan, Question, Text, pooled
-from worker.evaluation.loading import load
+from hopnode.worker.errors import InvalidRequest
+from hopnode.worker.evaluation.dataset import Dataset, Gold, GoldSpan, Question, Text, pooled
+from hopnode.worker.evaluation.loading import load
 
 CORPUS = [
     {"id": "a", "title": "Nordlys", "text": "A ferry.", "lang": "en"},

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, Qrel, R, ScoredDoc, nDCG
 
-from worker.evaluation.measures import (
+from hopnode.worker.evaluation.measures import (
     CUTS,
     NAMES,
     RESAMPLES,

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from worker.errors import NotFound
-from worker.evaluation.dataset import Dataset, Gold, GoldSpan, Question, Text
-from worker.evaluation.running import Outcome, Setup, measure, prepare
-from worker.evaluation.trial import Asking, Trial, workspace_of
-from worker.runtime import Runtime
+from hopnode.worker.errors import NotFound
+from hopnode.worker.evaluation.dataset import Dataset, Gold, GoldSpan, Question, Text
+from hopnode.worker.evaluation.running import Outcome, Setup, measure, prepare
+from hopnode.worker.evaluation.trial import Asking, Trial, workspace_of
+from hopnode.worker.runtime import Runtime
 
 TEXTS = {
     "nordlys": ("Nordlys", "The ferry Nordlys leaves from Harstad every morning. Its captain is Liv Holm."),

@@ -4,10 +4,10 @@ import ir_measures
 import pytest
 from ir_measures import R, nDCG
 
-from worker.errors import InvalidRequest
-from worker.evaluation.dataset import Gold
-from worker.evaluation.measures import NAMES, figures_of, ranks_of
-from worker.evaluation.trec import write_qrels, write_run
+from hopnode.worker.errors import InvalidRequest
+from hopnode.worker.evaluation.dataset import Gold
+from hopnode.worker.evaluation.measures import NAMES, figures_of, ranks_of
+from hopnode.worker.evaluation.trec import write_qrels, write_run
 
 GOLD = {"q1": Gold({"a": 1, "b": 2}), "q 2": Gold({"notes/my file.md": 1})}
 RANKINGS = {"q1": ["x", "b", "y", "a"], "q 2": ["100%.txt", "notes/my file.md"]}

@@ -5,11 +5,11 @@ from itertools import pairwise
 from support.agent import FILMS, Run, tool_call
 from support.space import MemorySpace
 
-from worker.harness.budget import Rules
-from worker.harness.outcome import rank_score
-from worker.harness.trajectory import FORMAT_VERSION, Recorder
-from worker.inference.messages import Completion, Message
-from worker.inference.scripted import ScriptLine, final, say, use
+from hopnode.worker.harness.budget import Rules
+from hopnode.worker.harness.outcome import rank_score
+from hopnode.worker.harness.trajectory import FORMAT_VERSION, Recorder
+from hopnode.worker.inference.messages import Completion, Message
+from hopnode.worker.inference.scripted import ScriptLine, final, say, use
 
 TWO_HOPS: list[ScriptLine] = [
     use(("search_corpus", {"query": "director of Moonrise"}), reasoning="Who directed it?"),

@@ -5,12 +5,19 @@ import pytest
 from support.agent import FILMS, Run
 from support.space import MemorySpace
 
-from worker.errors import DeadlineExceeded, HopnodeError, JobCancelled, LeaseLost, ModelRefused, ModelUnavailable
-from worker.harness.budget import Limits, Rules
-from worker.harness.policies.model import ModelPolicy
-from worker.inference.chat import HttpChat
-from worker.inference.messages import ChatRequest, Completion, Message, ToolCall
-from worker.inference.scripted import Fault, ScriptedChatServer, ScriptLine, final, say, use
+from hopnode.worker.errors import (
+    DeadlineExceeded,
+    HopnodeError,
+    JobCancelled,
+    LeaseLost,
+    ModelRefused,
+    ModelUnavailable,
+)
+from hopnode.worker.harness.budget import Limits, Rules
+from hopnode.worker.harness.policies.model import ModelPolicy
+from hopnode.worker.inference.chat import HttpChat
+from hopnode.worker.inference.messages import ChatRequest, Completion, Message, ToolCall
+from hopnode.worker.inference.scripted import Fault, ScriptedChatServer, ScriptLine, final, say, use
 
 SEARCH = use(("search_corpus", {"query": "Moonrise Oslo"}))
 

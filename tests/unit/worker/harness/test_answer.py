@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.space import make_chunk
 
-from worker.harness.answer import answer_request, fitting_passages, read_answer
+from hopnode.worker.harness.answer import answer_request, fitting_passages, read_answer
 
 CHUNKS = [
     make_chunk("a", 0, "The tower was built by the Brook Company.", title="Tower"),

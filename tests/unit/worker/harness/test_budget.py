@@ -1,8 +1,8 @@
 import pytest
 
-from worker.errors import StopSignal
-from worker.harness.actions import Action
-from worker.harness.budget import LimitReached, Limits, Meter, Rules
+from hopnode.worker.errors import StopSignal
+from hopnode.worker.harness.actions import Action
+from hopnode.worker.harness.budget import LimitReached, Limits, Meter, Rules
 
 
 def test_the_thresholds_are_those_of_the_reference() -> None:

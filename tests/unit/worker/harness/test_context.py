@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from support.agent import observe, tool_call, toolbox
 from support.space import make_chunk
 
-from worker.harness.actions import Action
-from worker.harness.budget import Rules
-from worker.harness.context import Context, Observation, Result, Turn
-from worker.inference.messages import ToolCall
-from worker.tokens import count_tokens
+from hopnode.worker.harness.actions import Action
+from hopnode.worker.harness.budget import Rules
+from hopnode.worker.harness.context import Context, Observation, Result, Turn
+from hopnode.worker.inference.messages import ToolCall
+from hopnode.worker.tokens import count_tokens
 
 CALL = ToolCall("call_1", "search_corpus", '{"query": "x"}')
 PLAIN = Rules(titles=False)

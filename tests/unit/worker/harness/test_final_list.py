@@ -1,12 +1,12 @@
 import pytest
 from support.space import make_chunk
 
-from worker.harness.actions import Action, Ranked
-from worker.harness.budget import Rules
-from worker.harness.context import Context, Observation
-from worker.harness.final_list import fallback, parse_final, resolve
-from worker.harness.outcome import rank_score
-from worker.inference.messages import ToolCall
+from hopnode.worker.harness.actions import Action, Ranked
+from hopnode.worker.harness.budget import Rules
+from hopnode.worker.harness.context import Context, Observation
+from hopnode.worker.harness.final_list import fallback, parse_final, resolve
+from hopnode.worker.harness.outcome import rank_score
+from hopnode.worker.inference.messages import ToolCall
 
 CALL = ToolCall("call_1", "search_corpus", "{}")
 

@@ -11,10 +11,10 @@ from support.context1 import QUESTION, RawRun
 from support.harmony import harmony
 from support.space import MemorySpace
 
-from worker.corpus.records import Chunk, Hit, SearchHits
-from worker.harness.budget import Rules
-from worker.harness.profiles.context1 import CONTEXT_1_RULES
-from worker.harness.profiles.phrasing import Phrasing
+from hopnode.worker.corpus.records import Chunk, Hit, SearchHits
+from hopnode.worker.harness.budget import Rules
+from hopnode.worker.harness.profiles.context1 import CONTEXT_1_RULES
+from hopnode.worker.harness.profiles.phrasing import Phrasing
 
 WORDING = Phrasing(
     "Find documents for this query.\n\n<query>\n{query}\n</query>",

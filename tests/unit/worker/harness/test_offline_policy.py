@@ -4,19 +4,19 @@ from pathlib import Path
 import pytest
 from support.corpora import CollectionBook, open_corpora
 
-from worker.corpus.corpus import Corpus
-from worker.corpus.finding.question_view import CorpusInsight
-from worker.corpus.records import Chunk, Hit, NewDocument, SearchHits
-from worker.corpus.vectors.chroma import EmbeddedChroma
-from worker.harness.agent import SearchAgent
-from worker.harness.budget import Limits
-from worker.harness.outcome import AgentOutcome
-from worker.harness.policies.offline import OfflinePolicy
-from worker.harness.trajectory import Recorder
-from worker.ranking.evidence import DIRECT, LINKED
-from worker.ranking.weighing import CERTAINTY, fitted_rounds
-from worker.searches.job import Space
-from worker.store.collections import Collection
+from hopnode.worker.corpus.corpus import Corpus
+from hopnode.worker.corpus.finding.question_view import CorpusInsight
+from hopnode.worker.corpus.records import Chunk, Hit, NewDocument, SearchHits
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma
+from hopnode.worker.harness.agent import SearchAgent
+from hopnode.worker.harness.budget import Limits
+from hopnode.worker.harness.outcome import AgentOutcome
+from hopnode.worker.harness.policies.offline import OfflinePolicy
+from hopnode.worker.harness.trajectory import Recorder
+from hopnode.worker.ranking.evidence import DIRECT, LINKED
+from hopnode.worker.ranking.weighing import CERTAINTY, fitted_rounds
+from hopnode.worker.searches.job import Space
+from hopnode.worker.store.collections import Collection
 
 FILMS = {
     "Northern Light": "Northern Light is a 1931 drama directed by Carla Boes and starring Lien Dyer.",

@@ -9,16 +9,16 @@ from support.context1 import DATE, QUESTION, RawRun, sampled
 from support.harmony import call, concluded, harmony
 from support.space import MemorySpace, make_chunk
 
-from worker.errors import JobCancelled, ModelRefused, ModelUnavailable
-from worker.harness.agent import SearchAgent
-from worker.harness.budget import Limits
-from worker.harness.outcome import AgentOutcome, Selection, Usage, rank_score
-from worker.harness.policies.model import ModelPolicy
-from worker.harness.profiles.context1 import Context1Profile
-from worker.harness.rollouts import ROLLOUTS, run_rollouts
-from worker.harness.trajectory import Recorder, fusion_step
-from worker.inference.messages import PromptRequest, Sampled
-from worker.inference.scripted import ScriptedSampler
+from hopnode.worker.errors import JobCancelled, ModelRefused, ModelUnavailable
+from hopnode.worker.harness.agent import SearchAgent
+from hopnode.worker.harness.budget import Limits
+from hopnode.worker.harness.outcome import AgentOutcome, Selection, Usage, rank_score
+from hopnode.worker.harness.policies.model import ModelPolicy
+from hopnode.worker.harness.profiles.context1 import Context1Profile
+from hopnode.worker.harness.rollouts import ROLLOUTS, run_rollouts
+from hopnode.worker.harness.trajectory import Recorder, fusion_step
+from hopnode.worker.inference.messages import PromptRequest, Sampled
+from hopnode.worker.inference.scripted import ScriptedSampler
 
 
 class Given:

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from support.agent import Run, tool_call
 from support.space import MemorySpace
 
-from worker.harness.actions import Action
-from worker.harness.budget import Rules
-from worker.harness.context import Context, Observation
-from worker.harness.profiles.generic import GenericProfile
-from worker.harness.tools import PRUNE, Toolbox
-from worker.inference.scripted import say, use
+from hopnode.worker.harness.actions import Action
+from hopnode.worker.harness.budget import Rules
+from hopnode.worker.harness.context import Context, Observation
+from hopnode.worker.harness.profiles.generic import GenericProfile
+from hopnode.worker.harness.tools import PRUNE, Toolbox
+from hopnode.worker.inference.scripted import say, use
 
 QUESTION = "Where was the director of Moonrise born?"
 WORDS = ["film", "Anna", "Oslo", "moon", "fjord", "train", "north", "river"]

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from support.agent import FILMS, observe, tool_call, toolbox
 from support.space import MemorySpace
 
-from worker.corpus.records import Chunk
-from worker.errors import ModelUnavailable, StoreUnavailable
-from worker.harness.budget import Rules
-from worker.harness.tools import TOOLS, Toolbox, fitting
-from worker.inference.messages import ToolCall
+from hopnode.worker.corpus.records import Chunk
+from hopnode.worker.errors import ModelUnavailable, StoreUnavailable
+from hopnode.worker.harness.budget import Rules
+from hopnode.worker.harness.tools import TOOLS, Toolbox, fitting
+from hopnode.worker.inference.messages import ToolCall
 
 LONG = "word " * 499 + "needle"
 

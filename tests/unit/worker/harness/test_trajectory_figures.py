@@ -2,8 +2,8 @@ import pytest
 from support.context1 import RawRun
 from support.harmony import call, concluded, several
 
-from worker.harness.run_figures import Gold, measure, segments
-from worker.harness.trajectory import StepRecord
+from hopnode.worker.harness.run_figures import Gold, measure, segments
+from hopnode.worker.harness.trajectory import StepRecord
 
 
 def step(kind: str, **data: object) -> StepRecord:

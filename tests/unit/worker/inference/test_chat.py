@@ -9,14 +9,14 @@ from email.utils import format_datetime
 import httpx
 import pytest
 
-from worker.errors import ModelRefused, ModelUnavailable
-from worker.inference.abort import Abort
-from worker.inference.chat import HttpChat
-from worker.inference.chat_wire import completion_body, read_completion, request_body
-from worker.inference.endpoint import RetryPolicy
-from worker.inference.failures import STATUS_TABLE, TRANSPORT_TABLE
-from worker.inference.messages import ChatRequest, Completion, Message, ToolCall, ToolSpec
-from worker.inference.scripted import (
+from hopnode.worker.errors import ModelRefused, ModelUnavailable
+from hopnode.worker.inference.abort import Abort
+from hopnode.worker.inference.chat import HttpChat
+from hopnode.worker.inference.chat_wire import completion_body, read_completion, request_body
+from hopnode.worker.inference.endpoint import RetryPolicy
+from hopnode.worker.inference.failures import STATUS_TABLE, TRANSPORT_TABLE
+from hopnode.worker.inference.messages import ChatRequest, Completion, Message, ToolCall, ToolSpec
+from hopnode.worker.inference.scripted import (
     Fault,
     Reply,
     ScriptedChat,

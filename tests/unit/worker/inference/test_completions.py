@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from support.harmony import call, harmony, tokens
 
-from worker.errors import ModelRefused, ModelUnavailable
-from worker.inference.abort import Abort
-from worker.inference.completions import HttpCompletions
-from worker.inference.endpoint import RetryPolicy
-from worker.inference.harmony.rendering import STOP_TOKENS
-from worker.inference.messages import PromptRequest, Sampled
-from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ScriptedSampler, ServerRequest
+from hopnode.worker.errors import ModelRefused, ModelUnavailable
+from hopnode.worker.inference.abort import Abort
+from hopnode.worker.inference.completions import HttpCompletions
+from hopnode.worker.inference.endpoint import RetryPolicy
+from hopnode.worker.inference.harmony.rendering import STOP_TOKENS
+from hopnode.worker.inference.messages import PromptRequest, Sampled
+from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ScriptedSampler, ServerRequest
 
 ASK = PromptRequest((200006, 1428, 200008, 64, 200007), max_tokens=300, seed=7)
 REPLY = Sampled(tuple(tokens(call("search_corpus", {"query": "x"}))), "stop", 5, 21)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.inference.loose_json import first_balanced, loads
+from hopnode.worker.inference.loose_json import first_balanced, loads
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from worker.errors import ModelRefused, ModelUnavailable
-from worker.inference.endpoint import RetryPolicy
-from worker.inference.reranker import HttpReranker, Kind
-from worker.inference.scripted import Fault, ScriptedChatServer, ServerRequest
+from hopnode.worker.errors import ModelRefused, ModelUnavailable
+from hopnode.worker.inference.endpoint import RetryPolicy
+from hopnode.worker.inference.reranker import HttpReranker, Kind
+from hopnode.worker.inference.scripted import Fault, ScriptedChatServer, ServerRequest
 
 QUICK = RetryPolicy(attempts=3, base_seconds=0.001)
 TEXTS = ["far", "near", "middle"]

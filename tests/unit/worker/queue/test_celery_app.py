@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from support.queue import worker_settings
 
-from worker.errors import ConfigurationError
-from worker.queue.celery_app import celery_arguments, make_app, worker_argv
+from hopnode.worker.errors import ConfigurationError
+from hopnode.worker.queue.celery_app import celery_arguments, make_app, worker_argv
 
 URL = "redis://127.0.0.1:1/0"
 

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 from support.queue import wait_until, worker_settings
 from support.redis_server import RedisServer
 
-from worker.errors import BrokerUnavailable
-from worker.queue.dispatch import MOST_PENDING_KICKS, CeleryDispatcher, ping_broker
+from hopnode.worker.errors import BrokerUnavailable
+from hopnode.worker.queue.dispatch import MOST_PENDING_KICKS, CeleryDispatcher, ping_broker
 
 pytestmark = pytest.mark.slow
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from support.queue import CALLBACK, claim, new_workspace, queue_probe, wait_until, worker_settings
 
-from worker.job_handlers import start_due_syncs
-from worker.queue.periodic import Chore, Housekeeping
-from worker.queue.upkeep import forget_old_jobs, queue_chores, tend_queue
-from worker.store.collections import create_collection
-from worker.store.database import Database
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import JobStatus
-from worker.store.sources.sources import create_source
-from worker.store.tables import jobs as jobs_table
+from hopnode.worker.job_handlers import start_due_syncs
+from hopnode.worker.queue.periodic import Chore, Housekeeping
+from hopnode.worker.queue.upkeep import forget_old_jobs, queue_chores, tend_queue
+from hopnode.worker.store.collections import create_collection
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import JobStatus
+from hopnode.worker.store.sources.sources import create_source
+from hopnode.worker.store.tables import jobs as jobs_table
 
 
 class CountingWaker:

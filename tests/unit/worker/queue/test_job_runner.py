@@ -18,14 +18,14 @@ from support.queue import (
     worker_settings,
 )
 
-from worker.errors import DeadlineExceeded, InvalidRequest, LeaseLost, ModelUnavailable
-from worker.queue.job_context import JobContext
-from worker.queue.runner import BACKOFF_MOST_SECONDS, QueueRunner, backoff_seconds
-from worker.store.database import Database
-from worker.store.jobs import jobs
-from worker.store.jobs.deliveries import deliveries_of
-from worker.store.jobs.jobs import Job, JobStatus
-from worker.store.tables import jobs as jobs_table
+from hopnode.worker.errors import DeadlineExceeded, InvalidRequest, LeaseLost, ModelUnavailable
+from hopnode.worker.queue.job_context import JobContext
+from hopnode.worker.queue.runner import BACKOFF_MOST_SECONDS, QueueRunner, backoff_seconds
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.deliveries import deliveries_of
+from hopnode.worker.store.jobs.jobs import Job, JobStatus
+from hopnode.worker.store.tables import jobs as jobs_table
 
 
 class Gate:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 CHILD = """
 import os, signal, subprocess, sys, time
-from worker.queue.supervise import end_with_supervisor
+from hopnode.worker.queue.supervise import end_with_supervisor
 end_with_supervisor(1.0)
 own = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 with open(sys.argv[1], "a") as log:
@@ -25,9 +25,7 @@ elif sys.argv[2] == "polite":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 time.sleep(600)
 """
-SUPERVISOR = (
-    "import sys; from worker.queue.supervise import supervise; sys.exit(supervise(sys.argv[1:], grace_seconds=1.0))"
-)
+SUPERVISOR = "import sys\nfrom hopnode.worker.queue.supervise import supervise\nsys.exit(supervise(sys.argv[1:], grace_seconds=1.0))"
 
 
 class Supervised:

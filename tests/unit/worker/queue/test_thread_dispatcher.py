@@ -9,12 +9,12 @@ from pydantic import JsonValue
 from structlog.testing import capture_logs
 from support.queue import Probe, make_runner, new_workspace, queue_probe, wait_until, worker_settings
 
-from worker.queue.dispatch import ThreadDispatcher
-from worker.queue.job_context import JobContext
-from worker.queue.runner import QueueRunner
-from worker.store.database import Database
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import JobStatus
+from hopnode.worker.queue.dispatch import ThreadDispatcher
+from hopnode.worker.queue.job_context import JobContext
+from hopnode.worker.queue.runner import QueueRunner
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import JobStatus
 
 
 def _quick(_: Probe, context: JobContext) -> JsonValue:

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.space import make_chunk
 
-from worker.corpus.analyzer import analyze
-from worker.corpus.names import lead_of, names_of
-from worker.corpus.records import Chunk, Hit, SearchHits
-from worker.corpus.sqlite.name_table import NamedRow
-from worker.ranking.chunk_terms import Reading, read
-from worker.ranking.evidence import LAST_RANK, MOST_HOLDERS, MOST_NAMES, Evidence
-from worker.ranking.links import Link, Phrase, Phrasebook, outgoing, owners_of
-from worker.ranking.matching import match
-from worker.ranking.question import LONGEST_GRAM, Question
+from hopnode.worker.corpus.analyzer import analyze
+from hopnode.worker.corpus.names import lead_of, names_of
+from hopnode.worker.corpus.records import Chunk, Hit, SearchHits
+from hopnode.worker.corpus.sqlite.name_table import NamedRow
+from hopnode.worker.ranking.chunk_terms import Reading, read
+from hopnode.worker.ranking.evidence import LAST_RANK, MOST_HOLDERS, MOST_NAMES, Evidence
+from hopnode.worker.ranking.links import Link, Phrase, Phrasebook, outgoing, owners_of
+from hopnode.worker.ranking.matching import match
+from hopnode.worker.ranking.question import LONGEST_GRAM, Question
 
 WORDS = [
     "Anna",

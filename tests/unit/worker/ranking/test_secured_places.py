@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from support.space import make_chunk
 
-from worker.corpus.records import Chunk, Hit, SearchHits
-from worker.corpus.sqlite.name_table import NamedRow
-from worker.ranking.evidence import DIRECT, LINKED, Evidence
-from worker.ranking.question import Question
-from worker.ranking.weighing import CERTAINTY, PLACES, SECURED, Round, rank
+from hopnode.worker.corpus.records import Chunk, Hit, SearchHits
+from hopnode.worker.corpus.sqlite.name_table import NamedRow
+from hopnode.worker.ranking.evidence import DIRECT, LINKED, Evidence
+from hopnode.worker.ranking.question import Question
+from hopnode.worker.ranking.weighing import CERTAINTY, PLACES, SECURED, Round, rank
 
 
 class Plain:

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from support.corpora import CollectionBook, open_corpora
 
-from worker.corpus.corpus import Corpus
-from worker.corpus.records import NewDocument
-from worker.corpus.vectors.chroma import EmbeddedChroma
-from worker.ranking.one_shot import came_by, one_shot, route, survey
-from worker.ranking.weighing import fitted_rounds, judge
-from worker.store.collections import Collection
+from hopnode.worker.corpus.corpus import Corpus
+from hopnode.worker.corpus.records import NewDocument
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma
+from hopnode.worker.ranking.one_shot import came_by, one_shot, route, survey
+from hopnode.worker.ranking.weighing import fitted_rounds, judge
+from hopnode.worker.store.collections import Collection
 
 TEXTS = {
     "Northern Light": "Northern Light is a 1931 drama directed by Carla Boes and starring Lien Dyer.",

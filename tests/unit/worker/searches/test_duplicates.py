@@ -1,7 +1,7 @@
 from support.space import make_chunk
 
-from worker.harness.outcome import Selection
-from worker.searches.duplicates import without_duplicates
+from hopnode.worker.harness.outcome import Selection
+from hopnode.worker.searches.duplicates import without_duplicates
 
 LONG = "The harbour of Oslo lies at the end of a fjord that is a hundred kilometres long and freezes rarely in winter."
 

@@ -12,13 +12,13 @@ from support.harmony import call, concluded, harmony, tokens
 from support.http_node import HttpNode, Tenant, serve_node
 from support.queue import worker_settings
 
-from worker.errors import ConfigurationError
-from worker.inference.chat import HttpChat
-from worker.inference.messages import Completion, Message, Sampled
-from worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, use
-from worker.runtime import open_runtime
-from worker.searches.agents import context_1_rules, model_policies, profile_named, reranker_of
-from worker.searches.job import run_search_job
+from hopnode.worker.errors import ConfigurationError
+from hopnode.worker.inference.chat import HttpChat
+from hopnode.worker.inference.messages import Completion, Message, Sampled
+from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, use
+from hopnode.worker.runtime import open_runtime
+from hopnode.worker.searches.agents import context_1_rules, model_policies, profile_named, reranker_of
+from hopnode.worker.searches.job import run_search_job
 
 TEXTS = {
     "tower.md": "The Anselm Tower was built by the Brook Company in 1911. It is made of brick.",

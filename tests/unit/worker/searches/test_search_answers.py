@@ -12,11 +12,11 @@ from support.http_node import HttpNode, Tenant, serve_node
 from support.queue import claim, new_workspace, queue_probe, worker_settings
 from support.space import make_chunk
 
-from worker.errors import JobCancelled, ModelRefused
-from worker.harness.answer import answer_request
-from worker.inference.chat import ANSWERS, HttpChat
-from worker.inference.messages import Completion, Message
-from worker.inference.scripted import (
+from hopnode.worker.errors import JobCancelled, ModelRefused
+from hopnode.worker.harness.answer import answer_request
+from hopnode.worker.inference.chat import ANSWERS, HttpChat
+from hopnode.worker.inference.messages import Completion, Message
+from hopnode.worker.inference.scripted import (
     Fault,
     Reply,
     ScriptedChat,
@@ -26,11 +26,11 @@ from worker.inference.scripted import (
     say,
     use,
 )
-from worker.queue.job_context import JobContext
-from worker.searches.answer import Answered, kept_back, write_answer
-from worker.searches.job import run_search_job
-from worker.store.database import Database
-from worker.store.jobs import jobs
+from hopnode.worker.queue.job_context import JobContext
+from hopnode.worker.searches.answer import Answered, kept_back, write_answer
+from hopnode.worker.searches.job import run_search_job
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
 
 TEXTS = {
     "tower.md": "The Anselm Tower was built by the Brook Company in 1911. It is made of brick.",

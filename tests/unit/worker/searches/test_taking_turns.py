@@ -10,10 +10,10 @@ import pytest
 from support.http_node import HttpNode, Tenant, serve_node
 from support.queue import wait_until
 
-from worker.inference.scripted import Reply, ScriptedChatServer, ServerRequest, say, use
-from worker.searches.job import run_search_job
-from worker.store.jobs import jobs
-from worker.store.jobs.jobs import JobStatus
+from hopnode.worker.inference.scripted import Reply, ScriptedChatServer, ServerRequest, say, use
+from hopnode.worker.searches.job import run_search_job
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import JobStatus
 
 pytestmark = pytest.mark.slow
 

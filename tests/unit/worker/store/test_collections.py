@@ -2,11 +2,11 @@
 
 import pytest
 
-from worker.errors import Conflict, InvalidRequest, NotFound
-from worker.store import collections as store
-from worker.store.collections import Collection
-from worker.store.database import Database
-from worker.store.workspaces import Workspace, create_workspace
+from hopnode.worker.errors import Conflict, InvalidRequest, NotFound
+from hopnode.worker.store import collections as store
+from hopnode.worker.store.collections import Collection
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.workspaces import Workspace, create_workspace
 
 
 @pytest.fixture

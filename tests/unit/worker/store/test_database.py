@@ -13,10 +13,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from support.postgres import free_port
 
-import worker.store.migrations
-from worker.errors import ConfigurationError, InvalidRequest, StoreUnavailable
-from worker.store.database import Database
-from worker.store.tables import collections, leases, metadata, workspaces
+import hopnode.worker.store.migrations
+from hopnode.worker.errors import ConfigurationError, InvalidRequest, StoreUnavailable
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.tables import collections, leases, metadata, workspaces
 
 
 def _names(database: Database) -> list[str]:
@@ -167,8 +167,8 @@ def test_many_threads_write_and_no_write_is_lost(database: Database) -> None:
 
 _PROCESS = """
 import sys
-from worker.store.database import Database
-from worker.store.tables import leases
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.tables import leases
 database = Database(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -234,7 +234,7 @@ def test_rebuilding_a_parent_table_keeps_its_children(database: Database, databa
         connection.execute(workspaces.insert().values(id="w", name="w", created_at=0))
         connection.execute(collections.insert().values(id="c", workspace_id="w", name="c", metadata={}, created_at=0))
     steps = tmp_path / "steps"
-    shutil.copytree(Path(worker.store.migrations.__file__).parent, steps)
+    shutil.copytree(Path(hopnode.worker.store.migrations.__file__).parent, steps)
     (steps / "versions" / "9000_longer_names.py").write_text(_NEXT_STEP)
 
     class NextDatabase(Database):

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from worker.errors import ConfigurationError, Conflict, InvalidRequest, NotFound, Unauthorized
-from worker.store import workspaces as store
-from worker.store.database import Database
-from worker.store.tables import keys, workspaces
-from worker.store.workspaces import SCOPES, Workspace
+from hopnode.worker.errors import ConfigurationError, Conflict, InvalidRequest, NotFound, Unauthorized
+from hopnode.worker.store import workspaces as store
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.tables import keys, workspaces
+from hopnode.worker.store.workspaces import SCOPES, Workspace
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from threading import Timer
 import pytest
 from support.memory_source import Bench
 
-from connectors.base import Complete, Content, Partial
-from connectors.errors import EgressBlocked, SourceUnreachable
-from worker.corpus.parsing.parser import PIPELINE_VERSION
-from worker.errors import JobCancelled, JobInterrupted, LeaseLost, NotFound, SourceUnavailable, SyncFailed
-from worker.store.database import Database
-from worker.store.jobs import jobs
-from worker.store.sources import sources
+from hopnode.connectors.base import Complete, Content, Partial
+from hopnode.connectors.errors import EgressBlocked, SourceUnreachable
+from hopnode.worker.corpus.parsing.parser import PIPELINE_VERSION
+from hopnode.worker.errors import JobCancelled, JobInterrupted, LeaseLost, NotFound, SourceUnavailable, SyncFailed
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.sources import sources
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import samples
 
-from worker.corpus.chunking.chunker import MAX_TOKENS, OTHER_SCRIPTS, chunk
-from worker.corpus.parsing.parser import normalize_text, parse
-from worker.corpus.records import ChunkSpan, PageSpan, ParsedDocument
-from worker.tokens import count_tokens
+from hopnode.worker.corpus.chunking.chunker import MAX_TOKENS, OTHER_SCRIPTS, chunk
+from hopnode.worker.corpus.parsing.parser import normalize_text, parse
+from hopnode.worker.corpus.records import ChunkSpan, PageSpan, ParsedDocument
+from hopnode.worker.tokens import count_tokens
 
 KINDS = ["text", "markdown", "table", "code:python", "code:javascript", "code:bash", "code:php", "code:kotlin"]
 FRAGMENTS = [

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from worker.corpus.finding.filters import compile_filter
-from worker.errors import InvalidRequest
+from hopnode.worker.corpus.finding.filters import compile_filter
+from hopnode.worker.errors import InvalidRequest
 
 METADATA: dict[str, Any] = {
     "team": "blue",

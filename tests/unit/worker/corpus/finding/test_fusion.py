@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.corpus.finding.fusion import Leg, default_dense_weight, fuse
+from hopnode.worker.corpus.finding.fusion import Leg, default_dense_weight, fuse
 
 LISTS = st.lists(st.lists(st.integers(0, 30), unique=True, max_size=15), min_size=1, max_size=4)
 

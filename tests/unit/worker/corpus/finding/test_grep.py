@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.corpora import CollectionBook
 
-from worker.corpus.corpus import Corpora, Corpus
-from worker.corpus.finding.grep import Grep, compile_pattern, required_trigrams
-from worker.corpus.records import NewDocument
-from worker.corpus.sqlite.lexical import create_index, extend_grep, rows_with_trigrams
-from worker.corpus.sqlite.reading import collection_rows
-from worker.corpus.sqlite.text_store import TextStore
-from worker.corpus.vectors import draining
-from worker.corpus.vectors.chroma import EmbeddedChroma
-from worker.errors import InvalidRequest
+from hopnode.worker.corpus.corpus import Corpora, Corpus
+from hopnode.worker.corpus.finding.grep import Grep, compile_pattern, required_trigrams
+from hopnode.worker.corpus.records import NewDocument
+from hopnode.worker.corpus.sqlite.lexical import create_index, extend_grep, rows_with_trigrams
+from hopnode.worker.corpus.sqlite.reading import collection_rows
+from hopnode.worker.corpus.sqlite.text_store import TextStore
+from hopnode.worker.corpus.vectors import draining
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma
+from hopnode.worker.errors import InvalidRequest
 
 TEXTS = {
     "a": "Error E1234 was raised in module alpha.",

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from worker.corpus.finding.query_vectors import KEPT_QUERIES, QueryVectors
-from worker.errors import ModelUnavailable
+from hopnode.worker.corpus.finding.query_vectors import KEPT_QUERIES, QueryVectors
+from hopnode.worker.errors import ModelUnavailable
 
 
 class CountingEmbedder:

@@ -9,12 +9,12 @@ import pytest
 from support.corpora import CollectionBook, WordEmbedder, open_corpora
 from support.embeddings_server import EmbeddingsServer
 
-from worker.corpus.corpus import Corpora, Corpus
-from worker.corpus.records import NewDocument, SearchHits
-from worker.corpus.sqlite import lexical
-from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
-from worker.errors import InvalidRequest, ModelUnavailable, VectorsUnavailable
-from worker.inference.embedding.embedder import Embedders
+from hopnode.worker.corpus.corpus import Corpora, Corpus
+from hopnode.worker.corpus.records import NewDocument, SearchHits
+from hopnode.worker.corpus.sqlite import lexical
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
+from hopnode.worker.errors import InvalidRequest, ModelUnavailable, VectorsUnavailable
+from hopnode.worker.inference.embedding.embedder import Embedders
 
 NOUNS = ["whale", "glacier", "violin", "harbour", "lantern", "meadow", "comet", "turbine"]
 ADJECTIVES = ["blue", "silent", "broken", "distant", "heavy"]
@@ -260,7 +260,9 @@ def test_a_large_collection_answers_like_a_small_one_whatever_engine_answers(
 
 
 def test_a_fresh_build_answers_like_one_with_a_past(corpus: Corpus, book: CollectionBook) -> None:
-    with gzip.open("worker/corpus/data/2wiki-sample/corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
+    with gzip.open(
+        "hopnode/node_service/commands/demo/data/2wiki-sample/corpus.jsonl.gz", "rt", encoding="utf-8"
+    ) as lines:
         entries = [entry for line in islice(lines, 160) if len((entry := json.loads(line))["text"]) > 200]
     real = [NewDocument(entry["id"], text=entry["text"], title=entry["title"]) for entry in entries]
     other = [NewDocument(entry["id"], text="something else entirely") for entry in entries[1::4]]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.corpus.parsing.parser import normalize_text
+from hopnode.worker.corpus.parsing.parser import normalize_text
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 AWKWARD = (

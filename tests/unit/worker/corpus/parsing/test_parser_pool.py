@@ -14,8 +14,8 @@ import psutil
 import pytest
 from support import samples
 
-from worker.corpus.parsing.parser import ParserPool, parse
-from worker.errors import ConfigurationError, DocumentRejected
+from hopnode.worker.corpus.parsing.parser import ParserPool, parse
+from hopnode.worker.errors import ConfigurationError, DocumentRejected
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def reason(pool: ParserPool, raw: bytes) -> str:
 
 
 def parsers() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "worker.corpus.parsing.child" in child.cmdline()]
+    return [child for child in psutil.Process().children() if "hopnode.worker.corpus.parsing.child" in child.cmdline()]
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
@@ -83,7 +83,7 @@ def test_a_child_of_a_large_process_is_used_again(tmp_path: Path) -> None:
     program = f"""
         import psutil
         from pathlib import Path
-        from worker.corpus.parsing import ParserPool
+        from hopnode.worker.corpus.parsing import ParserPool
         ballast = bytes(1) * {MEMORY // 2}
         raw = (Path({str(tmp_path)!r}) / "a.docx").read_bytes()
         with ParserPool(60, {MEMORY}, 10_000_000) as pool:
@@ -205,7 +205,7 @@ def test_a_forked_process_starts_children_of_its_own() -> None:
     program = f"""
         import os, sys; sys.path.insert(0, {TESTS!r})
         from support import samples
-        from worker.corpus.parsing import ParserPool
+        from hopnode.worker.corpus.parsing import ParserPool
         pool = ParserPool(60, {MEMORY}, 10_000_000)
         def read():
             return pool.parse_safely(samples.word_document(), media_type=None, filename=None).text
@@ -224,7 +224,7 @@ def test_children_end_when_their_parent_is_killed(busy: bool) -> None:
     program = f"""
         import sys; sys.path.insert(0, {TESTS!r})
         from support import samples
-        from worker.corpus.parsing import ParserPool
+        from hopnode.worker.corpus.parsing import ParserPool
         pool = ParserPool(60, {MEMORY}, 10_000_000)
         pool.parse_safely(samples.word_document(), media_type=None, filename=None)
         heavy = samples.word_xml({HEAVY[:6]!r} * 1_500_000)

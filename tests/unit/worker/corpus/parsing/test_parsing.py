@@ -6,9 +6,9 @@ import zlib
 import pytest
 from support import samples
 
-from worker.corpus.parsing.parser import parse
-from worker.corpus.records import ParsedDocument
-from worker.errors import DocumentRejected
+from hopnode.worker.corpus.parsing.parser import parse
+from hopnode.worker.corpus.records import ParsedDocument
+from hopnode.worker.errors import DocumentRejected
 
 
 def read(raw: bytes, filename: str | None = None, media_type: str | None = None) -> ParsedDocument:

@@ -9,10 +9,10 @@ import pytest
 from rank_bm25 import BM25Okapi
 from support.corpora import CollectionBook
 
-from worker.corpus.analyzer import analyze
-from worker.corpus.corpus import Corpora
-from worker.corpus.records import NewDocument
-from worker.corpus.sqlite.lexical import (
+from hopnode.worker.corpus.analyzer import analyze
+from hopnode.worker.corpus.corpus import Corpora
+from hopnode.worker.corpus.records import NewDocument
+from hopnode.worker.corpus.sqlite.lexical import (
     Fts5Index,
     RankBm25Index,
     SmallIndexes,
@@ -20,10 +20,10 @@ from worker.corpus.sqlite.lexical import (
     create_index,
     remove_from_index,
 )
-from worker.corpus.sqlite.text_store import Connection, TextStore
-from worker.corpus.sqlite.writing import ensure_collection
+from hopnode.worker.corpus.sqlite.text_store import Connection, TextStore
+from hopnode.worker.corpus.sqlite.writing import ensure_collection
 
-SAMPLE = Path("worker/corpus/data/2wiki-sample")
+SAMPLE = Path("hopnode/node_service/commands/demo/data/2wiki-sample")
 
 
 def read(name: str, limit: int) -> list[dict[str, str]]:

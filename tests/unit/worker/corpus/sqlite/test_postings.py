@@ -11,14 +11,14 @@ import pytest
 from rank_bm25 import BM25Okapi
 from support.posting_lists import agrees_with_the_text_store
 
-from worker.corpus.analyzer import analyze
-from worker.corpus.records import ChunkSpan
-from worker.corpus.sqlite.lexical import Fts5Index
-from worker.corpus.sqlite.posting_segments import catch_up_postings
-from worker.corpus.sqlite.postings import PostingIndex, PostingLists
-from worker.corpus.sqlite.reading import CollectionRow, collection_row
-from worker.corpus.sqlite.text_store import Connection, TextStore
-from worker.corpus.sqlite.writing import (
+from hopnode.worker.corpus.analyzer import analyze
+from hopnode.worker.corpus.records import ChunkSpan
+from hopnode.worker.corpus.sqlite.lexical import Fts5Index
+from hopnode.worker.corpus.sqlite.posting_segments import catch_up_postings
+from hopnode.worker.corpus.sqlite.postings import PostingIndex, PostingLists
+from hopnode.worker.corpus.sqlite.reading import CollectionRow, collection_row
+from hopnode.worker.corpus.sqlite.text_store import Connection, TextStore
+from hopnode.worker.corpus.sqlite.writing import (
     PreparedDocument,
     delete_documents,
     drop_collection,
@@ -26,7 +26,7 @@ from worker.corpus.sqlite.writing import (
     put_document,
 )
 
-SAMPLE = Path("worker/corpus/data/2wiki-sample")
+SAMPLE = Path("hopnode/node_service/commands/demo/data/2wiki-sample")
 
 
 def read(name: str, limit: int) -> list[dict[str, str]]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from worker.corpus.sqlite.text_store import MIGRATIONS, TextStore
-from worker.corpus.sqlite.writing import ensure_collection
-from worker.errors import ConfigurationError, StoreUnavailable
+from hopnode.worker.corpus.sqlite.text_store import MIGRATIONS, TextStore
+from hopnode.worker.corpus.sqlite.writing import ensure_collection
+from hopnode.worker.errors import ConfigurationError, StoreUnavailable
 
 
 def test_a_new_file_has_the_newest_schema_and_the_write_ahead_log(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ import psutil
 import pytest
 from support.corpora import CollectionBook
 
-from worker.corpus.corpus import Corpora
-from worker.corpus.records import NewDocument
-from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
-from worker.corpus.vectors.chroma_process import ChromaProcess
-from worker.errors import DataFolderInUse, VectorsUnavailable
+from hopnode.worker.corpus.corpus import Corpora
+from hopnode.worker.corpus.records import NewDocument
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
+from hopnode.worker.corpus.vectors.chroma_process import ChromaProcess
+from hopnode.worker.errors import DataFolderInUse, VectorsUnavailable
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +73,7 @@ def test_a_child_that_is_killed_comes_back_with_what_it_knew(tmp_path: Path) -> 
 
 def test_an_owner_that_is_killed_takes_the_child_along(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from worker.corpus.vectors.chroma_process import ChromaProcess\n"
+        "import sys, time; from pathlib import Path; from hopnode.worker.corpus.vectors.chroma_process import ChromaProcess\n"
         "server = ChromaProcess(Path(sys.argv[1])).start(); print(server.pid, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:

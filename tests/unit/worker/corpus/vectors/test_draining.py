@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from support.corpora import CollectionBook
 
-from worker.corpus.corpus import Corpora, Corpus
-from worker.corpus.records import NewDocument, SearchHits
-from worker.corpus.sqlite import outbox
-from worker.corpus.sqlite.outbox import vector_name
-from worker.corpus.sqlite.reading import collection_rows
-from worker.corpus.sqlite.text_store import TextStore
-from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
-from worker.corpus.vectors.draining import Drainer
-from worker.errors import VectorsUnavailable
+from hopnode.worker.corpus.corpus import Corpora, Corpus
+from hopnode.worker.corpus.records import NewDocument, SearchHits
+from hopnode.worker.corpus.sqlite import outbox
+from hopnode.worker.corpus.sqlite.outbox import vector_name
+from hopnode.worker.corpus.sqlite.reading import collection_rows
+from hopnode.worker.corpus.sqlite.text_store import TextStore
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
+from hopnode.worker.corpus.vectors.draining import Drainer
+from hopnode.worker.errors import VectorsUnavailable
 
 
 @pytest.fixture

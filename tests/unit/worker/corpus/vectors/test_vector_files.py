@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from support.corpora import CollectionBook
 
-from worker.corpus.corpus import Corpora
-from worker.corpus.records import NewDocument
-from worker.corpus.sqlite.outbox import vector_name
-from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma, VectorsDamaged
-from worker.corpus.vectors.chroma_files import damaged_indexes, unused_folders
-from worker.corpus.vectors.chroma_process import ChromaProcess
+from hopnode.worker.corpus.corpus import Corpora
+from hopnode.worker.corpus.records import NewDocument
+from hopnode.worker.corpus.sqlite.outbox import vector_name
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma, VectorsDamaged
+from hopnode.worker.corpus.vectors.chroma_files import damaged_indexes, unused_folders
+from hopnode.worker.corpus.vectors.chroma_process import ChromaProcess
 
 NAME = "hn-w1-c1-g1"
 OTHER = "hn-w1-c2-g1"

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
-from worker.errors import ConfigurationError, DataFolderInUse, VectorsUnavailable
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
+from hopnode.worker.errors import ConfigurationError, DataFolderInUse, VectorsUnavailable
 
 NAME = "hn-w1-c1-g1"
 ROWS = np.eye(4, dtype=np.float32)
@@ -84,7 +84,7 @@ def test_another_process_is_refused_while_the_first_lives_and_let_in_when_it_die
         """
         import sys, time
         from pathlib import Path
-        from worker.corpus.vectors.folder_lock import FolderLock
+        from hopnode.worker.corpus.folder_lock import FolderLock
         lock = FolderLock(Path(sys.argv[1]), "test")
         print("held", flush=True)
         time.sleep(60)

@@ -7,17 +7,17 @@ from support.context1 import DATE, QUESTION
 from support.harmony import harmony
 from support.space import MemorySpace
 
-from worker.harness.agent import SearchAgent
-from worker.harness.budget import Limits
-from worker.harness.outcome import AgentOutcome
-from worker.harness.policies.model import ModelPolicy
-from worker.harness.profiles.context1 import Context1Profile
-from worker.harness.profiles.context1_chat import Context1ChatProfile
-from worker.harness.profiles.phrasing import shipped
-from worker.harness.trajectory import Recorder
-from worker.inference.chat import HttpChat
-from worker.inference.messages import Completion, Message, ToolCall
-from worker.inference.scripted import Reply, ScriptedChatServer, final, say, use
+from hopnode.worker.harness.agent import SearchAgent
+from hopnode.worker.harness.budget import Limits
+from hopnode.worker.harness.outcome import AgentOutcome
+from hopnode.worker.harness.policies.model import ModelPolicy
+from hopnode.worker.harness.profiles.context1 import Context1Profile
+from hopnode.worker.harness.profiles.context1_chat import Context1ChatProfile
+from hopnode.worker.harness.profiles.phrasing import shipped
+from hopnode.worker.harness.trajectory import Recorder
+from hopnode.worker.inference.chat import HttpChat
+from hopnode.worker.inference.messages import Completion, Message, ToolCall
+from hopnode.worker.inference.scripted import Reply, ScriptedChatServer, final, say, use
 
 
 def several(*calls: tuple[str, dict[str, Any]]) -> Completion:

@@ -11,15 +11,15 @@ from support.context1 import DATE, QUESTION, RawRun, sampled
 from support.harmony import call, concluded, harmony, several, thought, tokens
 from support.space import MemorySpace, make_chunk
 
-from worker.errors import ModelRefused, ModelUnavailable
-from worker.harness.actions import Action
-from worker.harness.budget import Limits
-from worker.harness.context import Context, Observation
-from worker.harness.profiles.carrier import unwrapped
-from worker.harness.profiles.context1 import CONTEXT_1_RULES, Context1Profile, action_of
-from worker.harness.profiles.phrasing import shipped
-from worker.inference.harmony.reply import HarmonyReply
-from worker.inference.messages import Sampled, ToolCall
+from hopnode.worker.errors import ModelRefused, ModelUnavailable
+from hopnode.worker.harness.actions import Action
+from hopnode.worker.harness.budget import Limits
+from hopnode.worker.harness.context import Context, Observation
+from hopnode.worker.harness.profiles.carrier import unwrapped
+from hopnode.worker.harness.profiles.context1 import CONTEXT_1_RULES, Context1Profile, action_of
+from hopnode.worker.harness.profiles.phrasing import shipped
+from hopnode.worker.inference.harmony.reply import HarmonyReply
+from hopnode.worker.inference.messages import Sampled, ToolCall
 
 SEARCH = thought("Who directed it?") + call("search_corpus", {"query": "director of Moonrise"})
 BORN = several(("search_corpus", {"query": "Anna Berg born"}), ("prune_chunks", {"chunk_ids": ["d1_1"]}))

@@ -14,16 +14,16 @@ from support.context1 import DATE, RawRun, sampled
 from support.harmony import call, concluded, harmony
 from support.space import MemorySpace
 
-from worker import tokens
-from worker.harness.agent import SearchAgent
-from worker.harness.budget import Limits
-from worker.harness.policies.model import ModelPolicy
-from worker.harness.profiles.context1 import Context1Profile
-from worker.harness.profiles.context1_chat import Context1ChatProfile
-from worker.harness.profiles.phrasing import shipped
-from worker.harness.trajectory import Recorder, StepRecord
-from worker.inference.harmony.rendering import Harmony
-from worker.inference.scripted import ScriptedChat, final, use
+from hopnode.worker import tokens
+from hopnode.worker.harness.agent import SearchAgent
+from hopnode.worker.harness.budget import Limits
+from hopnode.worker.harness.policies.model import ModelPolicy
+from hopnode.worker.harness.profiles.context1 import Context1Profile
+from hopnode.worker.harness.profiles.context1_chat import Context1ChatProfile
+from hopnode.worker.harness.profiles.phrasing import shipped
+from hopnode.worker.harness.trajectory import Recorder, StepRecord
+from hopnode.worker.inference.harmony.rendering import Harmony
+from hopnode.worker.inference.scripted import ScriptedChat, final, use
 
 TURNS = 12
 DOCUMENTS = {f"d{n}": [f"{'needle in a haystack of words that say nothing at all ' * 6}{n}"] for n in range(12 * TURNS)}

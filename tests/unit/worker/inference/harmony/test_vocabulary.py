@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.errors import ConfigurationError
-from worker.inference.harmony.vocabulary import FILE_NAME, SHA256, ensure_vocabulary
+from hopnode.worker.errors import ConfigurationError
+from hopnode.worker.inference.harmony.vocabulary import FILE_NAME, SHA256, ensure_vocabulary
 
 
 def test_the_vocabulary_is_unpacked_once_and_is_the_one_that_the_model_was_trained_with(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def forbid(event, arguments):
         raise RuntimeError(f"{event} {arguments}")
 
 sys.addaudithook(forbid)
-from worker.inference.harmony import Harmony
+from hopnode.worker.inference.harmony import Harmony
 harmony = Harmony(Path(sys.argv[1]))
 print(harmony.encode("<|start|>assistant"))
 """

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from worker.errors import ConfigurationError
-from worker.harness.budget import Rules
-from worker.inference.serving.gpus import Gpu, list_gpus
-from worker.inference.serving.vllm import MXFP4_WEIGHTS, WEIGHTS, WINDOW, Launch, fit, weights_gib
+from hopnode.worker.errors import ConfigurationError
+from hopnode.worker.harness.budget import Rules
+from hopnode.worker.inference.serving.gpus import Gpu, list_gpus
+from hopnode.worker.inference.serving.vllm import MXFP4_WEIGHTS, WEIGHTS, WINDOW, Launch, fit, weights_gib
 
 
 def options(line: Launch) -> dict[str, str]:

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 from support.queue import CALLBACK, claim, new_workspace, queue_probe, wait_until
 
-from worker.errors import LeaseLost
-from worker.store.database import Database
-from worker.store.jobs import jobs
-from worker.store.jobs.claims import end_in
-from worker.store.jobs.deliveries import deliveries_of, pending
-from worker.store.jobs.jobs import JobStatus
-from worker.store.tables import jobs as jobs_table
+from hopnode.worker.errors import LeaseLost
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.claims import end_in
+from hopnode.worker.store.jobs.deliveries import deliveries_of, pending
+from hopnode.worker.store.jobs.jobs import JobStatus
+from hopnode.worker.store.tables import jobs as jobs_table
 
 
 def _now(db: Database) -> float:

@@ -6,12 +6,12 @@ import pytest
 import sqlalchemy as sa
 from support.queue import CALLBACK, claim, new_workspace, queue_probe
 
-from worker.errors import Conflict, IdempotencyMismatch, InvalidRequest, JobCancelled, NotFound
-from worker.store.database import Database
-from worker.store.jobs import jobs
-from worker.store.jobs.deliveries import deliveries_of, pending
-from worker.store.jobs.jobs import Idempotency, JobStatus
-from worker.store.tables import idempotency_keys
+from hopnode.worker.errors import Conflict, IdempotencyMismatch, InvalidRequest, JobCancelled, NotFound
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.deliveries import deliveries_of, pending
+from hopnode.worker.store.jobs.jobs import Idempotency, JobStatus
+from hopnode.worker.store.tables import idempotency_keys
 
 
 def test_a_created_job_is_queued_and_reads_back_as_it_was_given(database: Database) -> None:

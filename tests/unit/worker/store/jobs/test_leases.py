@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from support.queue import wait_until
 
-from worker.store.database import Database
-from worker.store.jobs.leases import drop_lease, try_lease
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs.leases import drop_lease, try_lease
 
 
 def test_one_of_many_gets_the_lease_and_keeps_it(database: Database) -> None:

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from worker.errors import Conflict, InvalidRequest, NotFound
-from worker.store.collections import Collection, create_collection, delete_collection
-from worker.store.database import Database
-from worker.store.jobs.jobs import Job, JobStatus, cancel, claim_next, finish, get_job, list_jobs
-from worker.store.sources import sources as store
-from worker.store.sources.sources import Item, Source, SyncCounts
-from worker.store.tables import items, syncs
-from worker.store.workspaces import Workspace, create_workspace
+from hopnode.worker.errors import Conflict, InvalidRequest, NotFound
+from hopnode.worker.store.collections import Collection, create_collection, delete_collection
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs.jobs import Job, JobStatus, cancel, claim_next, finish, get_job, list_jobs
+from hopnode.worker.store.sources import sources as store
+from hopnode.worker.store.sources.sources import Item, Source, SyncCounts
+from hopnode.worker.store.tables import items, syncs
+from hopnode.worker.store.workspaces import Workspace, create_workspace
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Hopnode: `node_service` (the face) on `worker` (jobs, corpus, agent) on `connectors` (the outside world)."""

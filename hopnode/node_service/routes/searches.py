@@ -1,0 +1,164 @@
+"""Searches over HTTP: ask, wait, list, look, cancel. A search is a job; who runs it is not known here."""
+
+import hashlib
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from hopnode.node_service.http.dependencies import (
+    LIMIT_DEFAULT,
+    CurrentNode,
+    Cursor,
+    Db,
+    Limit,
+    Node,
+    NodeRoute,
+    OwnSearch,
+    SearchReader,
+    SearchWriter,
+    Wait,
+)
+from hopnode.node_service.http.job_requests import RETRY_AFTER_SECONDS, accepted_headers, idempotency_of, until_final
+from hopnode.node_service.http.problems import FieldError, InvalidFields, refusals
+from hopnode.node_service.http.waiting import preferred_wait
+from hopnode.node_service.schemas.base import Page
+from hopnode.node_service.schemas.jobs import SearchCreate, SearchRead, SearchSummary
+from hopnode.worker.corpus.finding.filters import compile_filter
+from hopnode.worker.store import collections
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import Job
+
+router = APIRouter(route_class=NodeRoute, tags=["searches"])
+
+_NO_ANSWERS = FieldError(
+    **{"in": "body"},
+    field="answer",
+    message="This node writes no answers: set HOPNODE_ANSWER_MODEL (and HOPNODE_ANSWER_URL, unless the model is served at "
+    "HOPNODE_CHAT_URL) for all its processes, or leave `answer` out",
+    code="no_answer_endpoint",
+)
+
+_HEADERS = accepted_headers("The search.")
+_ACCEPTED: dict[int | str, dict[str, Any]] = {
+    201: {
+        "model": SearchRead,
+        "description": "Done within the preferred wait.",
+        "headers": {"Location": _HEADERS["Location"], "Preference-Applied": {"schema": {"type": "string"}}},
+    },
+    202: {"headers": _HEADERS},
+}
+
+
+@router.post(
+    "/v1/searches",
+    status_code=202,
+    response_model=SearchRead,
+    summary="Start a search",
+    response_description="Queued, or running already; `Location` is where to ask.",
+    responses=_ACCEPTED | refusals("not-found", "idempotency-mismatch", "too-large"),
+)
+async def create_search(
+    identity: SearchWriter,
+    body: SearchCreate,
+    node: CurrentNode,
+    request: Request,
+    prefer: Annotated[str | None, Header(description="`wait=n`: wait up to n seconds for the end.")] = None,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1, max_length=255, description="The same key and body give the same search while it is kept."
+        ),
+    ] = None,
+) -> Response:
+    """Queues a search and answers at once with where to ask for it, or waits a little when `Prefer: wait=n` asks so."""
+    job = await run_in_threadpool(_queue, node, identity.workspace.id, body, idempotency_key)
+    headers = {"Location": SearchRead.address(job)}
+    if (seconds := preferred_wait(prefer)) is not None:
+        seconds = min(seconds, node.settings.max_wait_seconds)
+        job = await until_final(node, job, seconds, request)
+        headers["Preference-Applied"] = f"wait={seconds:g}"
+        if job.status.final:
+            return _answer(job, 201, headers)
+    return _answer(job, 202, headers)
+
+
+@router.get("/v1/searches", summary="List searches", responses=refusals("invalid-request"))
+def list_searches(
+    identity: SearchReader, db: Db, limit: Limit = LIMIT_DEFAULT, cursor: Cursor = None
+) -> Page[SearchSummary]:
+    """The searches of the workspace without their results, newest first."""
+    found = jobs.list_jobs(db, identity.workspace.id, kind="search", limit=limit + 1, before=cursor)
+    more = len(found) > limit
+    return Page[SearchSummary](
+        items=[SearchSummary.of(job) for job in found[:limit]],
+        next_cursor=jobs.page_cursor(found[limit - 1]) if more else None,
+    )
+
+
+@router.get(
+    "/v1/searches/{search_id}",
+    response_model=SearchRead,
+    summary="Get a search",
+    responses={
+        200: {"headers": {"ETag": {"schema": {"type": "string"}}}},
+        304: {"description": "Nothing changed since the answer with this ETag."},
+    }
+    | refusals("not-found"),
+)
+async def get_search(
+    _: SearchReader,
+    job: OwnSearch,
+    node: CurrentNode,
+    request: Request,
+    wait: Wait = 0,
+    if_none_match: Annotated[str | None, Header(description="ETags of earlier answers.")] = None,
+) -> Response:
+    """The state of a search, and its result once it succeeded; `?wait=n` answers when it ends, after n seconds at most."""
+    if wait > 0:
+        job = await until_final(node, job, min(wait, node.settings.max_wait_seconds), request)
+    answer = _answer(job, 200, {"Cache-Control": "private, no-cache"})
+    answer.headers["ETag"] = tag = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'
+    if _matches(tag, if_none_match):
+        return Response(status_code=304, headers={"ETag": tag, "Cache-Control": "private, no-cache"})
+    return answer
+
+
+@router.post("/v1/searches/{search_id}/cancel", summary="Cancel a search", responses=refusals("not-found", "conflict"))
+def cancel_search(identity: SearchWriter, job: OwnSearch, db: Db) -> SearchRead:
+    """Ends a search that is queued or running; the agent stops at its next step, and nothing it found is kept."""
+    return SearchRead.of(jobs.cancel(db, identity.workspace.id, job.id))
+
+
+def _queue(node: Node, workspace_id: str, body: SearchCreate, idempotency_key: str | None) -> Job:
+    db = node.runtime.db
+    for name in body.collection_names:
+        collections.get_collection(db, workspace_id, name)
+    compile_filter(body.filter or {})
+    if body.answer and node.runtime.answers is None:
+        raise InvalidFields([_NO_ANSWERS])
+    request = body.job_request()
+    job, is_new = jobs.create_job(
+        db,
+        workspace_id=workspace_id,
+        kind="search",
+        role="agent",
+        request=request,
+        idempotency=idempotency_of(idempotency_key, request),
+    )
+    if is_new:
+        node.dispatcher.kick("agent")
+    return job
+
+
+def _answer(job: Job, status: int, headers: dict[str, str]) -> Response:
+    body = SearchRead.of(job).model_dump_json()
+    if not job.status.final:
+        headers = headers | {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    return Response(body, status, headers, "application/json")
+
+
+def _matches(tag: str, if_none_match: str | None) -> bool:
+    """RFC 9110 section 13.1.2: weak comparison with any of the tags in the list, or `*`."""
+    given = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
+    return tag in given or given == ["*"]

@@ -1,0 +1,51 @@
+"""Which lexical engine answers for a collection, and what it can tell of terms; the engines themselves are elsewhere."""
+
+from collections.abc import Iterable
+
+from hopnode.worker.corpus.sqlite.lexical import (
+    SMALL_COLLECTION,
+    Fts5Index,
+    LexicalIndex,
+    RankBm25Index,
+    SmallIndexes,
+    document_frequencies,
+)
+from hopnode.worker.corpus.sqlite.postings import PostingIndex, PostingLists
+from hopnode.worker.corpus.sqlite.reading import CollectionRow
+from hopnode.worker.corpus.sqlite.text_store import Connection
+
+RANK_BM25, POSTINGS, FTS5 = "rank-bm25", "postings", "fts5"
+
+
+class LexicalEngines:
+    """The engines of one workspace with what they remember; all of it can be thrown away."""
+
+    def __init__(self) -> None:
+        self._small = SmallIndexes()
+        self._large = PostingLists()
+
+    def index(self, connection: Connection, row: CollectionRow) -> LexicalIndex:
+        """The fastest engine that stands at the connection's snapshot; FTS5 always does."""
+        found: RankBm25Index | PostingIndex | None
+        if row.chunks <= SMALL_COLLECTION:
+            found = self._small.get(connection, row.number, row.index_version)
+        else:
+            found = self._large.get(connection, row)
+        return found or Fts5Index(connection, row.number, row.chunks)
+
+    def name(self, connection: Connection, row: CollectionRow) -> str:
+        """Which engine answers now; a small collection is answered by FTS5 as long as every search finds it changed."""
+        if row.chunks <= SMALL_COLLECTION:
+            return RANK_BM25
+        return POSTINGS if self._large.get(connection, row) else FTS5
+
+    def frequencies(self, connection: Connection, row: CollectionRow, terms: Iterable[str]) -> dict[str, int]:
+        """In how many chunks of a collection each term stands; unknown terms are left out.
+
+        In a large collection chunks that were deleted lately count still: FTS5 knows it exactly, and reads all that it
+        has on a term to count.
+        """
+        large = self._large.get(connection, row) if row.chunks > SMALL_COLLECTION else None
+        if large:
+            return large.frequencies(terms)
+        return document_frequencies(connection, row.number, terms)

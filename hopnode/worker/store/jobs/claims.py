@@ -1,0 +1,274 @@
+"""The worker's verbs on the job table: claim, beat, step, finish, release, reap; each is fenced by the token of the claim.
+
+A worker may run a job only between a claim and the end of its lease, and whatever it writes carries the token of that
+claim, so a worker that lost its job can say nothing about it any more (reference: fencing tokens).
+"""
+
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+from pydantic import JsonValue
+
+from hopnode.worker.errors import JobCancelled, LeaseLost
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs.deliveries import add_delivery_in
+from hopnode.worker.store.jobs.record import Job, JobStatus, JsonObject, json_or_null, to_job
+from hopnode.worker.store.tables import job_steps, jobs
+
+QUEUED, RUNNING = str(JobStatus.QUEUED), str(JobStatus.RUNNING)
+
+
+@dataclass(frozen=True)
+class Reaped:
+    """How many jobs went back to the queue, how many ended because nothing was left to try, and which they were."""
+
+    requeued: int
+    failed: int
+    job_ids: tuple[str, ...] = field(default=(), compare=False)
+
+
+def claim_next(
+    db: Database,
+    *,
+    role: str,
+    lease_seconds: float,
+    workspace_limit: int,
+    kinds: Collection[str] | None = None,
+) -> Job | None:
+    """Takes the job of `role` whose turn it is, with a fresh fencing token and a lease; None when there is none.
+
+    Turn: first the workspaces with the fewest running jobs of this role, then the smaller `priority`, then age. A
+    workspace never has more than `workspace_limit` running jobs of one role. A job whose lease has ended may be taken
+    over while attempts are left. `kinds` leaves out jobs that the caller could not run.
+    """
+    with db.write() as connection:
+        if db.dialect == "postgresql":  # SQLite has one writer anyway; here the count behind the cap needs one claimer
+            key = zlib.crc32(f"hopnode.claim.{role}".encode())
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
+        now = db.now(connection)
+        claim = (
+            jobs.update()
+            .where(jobs.c.id == _next_in_turn(role, now, workspace_limit, kinds), _claimable(jobs, now))
+            .values(
+                status=RUNNING,
+                attempt=jobs.c.attempt + 1,
+                lease_token=uuid4().hex,
+                lease_until=now + lease_seconds,
+                started_at=sa.func.coalesce(jobs.c.started_at, now),
+            )
+            .returning(*jobs.c)
+        )
+        row = connection.execute(claim).mappings().one_or_none()
+        return to_job(row) if row else None
+
+
+def beat(db: Database, job: Job, lease_seconds: float) -> None:
+    """Extends the lease to `lease_seconds` from now; raises `LeaseLost`, or `JobCancelled` when somebody cancelled."""
+    with db.write() as connection:
+        until = db.now(connection) + lease_seconds
+        if connection.execute(jobs.update().where(_held(job)).values(lease_until=until)).rowcount == 0:
+            raise _why_lost(connection, job)
+
+
+def look(db: Database, job: Job) -> None:
+    """Raises what `beat` would raise, writing nothing: cheap enough to be asked several times a second."""
+    with db.read() as connection:
+        if connection.execute(sa.select(jobs.c.id).where(_held(job))).first() is None:
+            raise _why_lost(connection, job)
+
+
+def add_step(db: Database, job: Job, kind: str, data: JsonObject) -> int:
+    """Records a step and returns its number; numbers go on over attempts. Raises as `beat` does."""
+    with db.write() as connection:
+        seq = connection.execute(_ADVANCE, {"held_id": job.id, "held_token": job.lease_token}).scalar_one_or_none()
+        if seq is None:
+            raise _why_lost(connection, job)
+        step = {"job_id": job.id, "seq": seq, "attempt": job.attempt, "kind": kind, "data": data}
+        connection.execute(_ADD_STEP, step | {"created_at": db.now(connection)})
+        return seq
+
+
+_ADVANCE = (
+    jobs.update()
+    .where(
+        jobs.c.id == sa.bindparam("held_id"),
+        jobs.c.status == RUNNING,
+        jobs.c.lease_token == sa.bindparam("held_token"),
+    )
+    .values(last_step=jobs.c.last_step + 1)
+    .returning(jobs.c.last_step)
+)
+_ADD_STEP = job_steps.insert()
+"""Made once: a running search writes several steps a turn, and making the statements took longer than running them."""
+
+
+def finish(
+    db: Database, job: Job, status: JobStatus, *, result: JsonValue = None, error: JsonObject | None = None
+) -> bool:
+    """Ends the job, together with the delivery that its callback is owed; False when the job is not ours any more."""
+    with db.write() as connection:
+        return bool(end_in(connection, _held(job), status, now=db.now(connection), result=result, error=error))
+
+
+def release(db: Database, job: Job, *, error: JsonObject, delay_seconds: float) -> bool:
+    """Hands the job back for another attempt in `delay_seconds`; without attempts left it fails with `error`.
+
+    False when the job is not ours any more.
+    """
+    with db.write() as connection:
+        now = db.now(connection)
+        if job.attempt >= job.max_attempts:
+            return bool(end_in(connection, _held(job), JobStatus.FAILED, now=now, error=error))
+        back = _requeue(next_at=now + delay_seconds).where(_held(job)).values(error=error)
+        return connection.execute(back).rowcount == 1
+
+
+def give_back(db: Database, job: Job) -> bool:
+    """Hands the job back untried, because the process was told to stop: one attempt more is allowed in its place."""
+    with db.write() as connection:
+        back = _requeue(next_at=db.now(connection)).where(_held(job)).values(max_attempts=jobs.c.max_attempts + 1)
+        return connection.execute(back).rowcount == 1
+
+
+def reap(db: Database) -> Reaped:
+    """Frees jobs whose worker fell silent, and fails those without attempts (`worker-lost`) or time left.
+
+    Safe to run anywhere at any time, several times at once too.
+    """
+    with db.write() as connection:
+        now = db.now(connection)
+        silent = sa.and_(jobs.c.status == RUNNING, jobs.c.lease_until < now)
+        tried = jobs.c.attempt >= jobs.c.max_attempts
+        late = sa.and_(jobs.c.status == QUEUED, jobs.c.deadline_at < now)
+        freed = _requeue(next_at=now).where(silent, sa.not_(tried)).returning(jobs.c.id)
+        requeued = connection.execute(freed).scalars().all()
+        failed = end_in(connection, sa.and_(silent, tried), JobStatus.FAILED, now=now, error=_WORKER_LOST)
+        failed += end_in(connection, late, JobStatus.FAILED, now=now, error=_TOO_LATE)
+        ids = (*requeued, *(job.id for job in failed))
+        return Reaped(requeued=len(requeued), failed=len(failed), job_ids=ids)
+
+
+def count_claimable(db: Database, role: str, workspace_limit: int | None = None) -> int:
+    """How many jobs could be claimed now; with `workspace_limit`, no more of a workspace than its cap leaves room for."""
+    with db.read() as connection:
+        now = db.now(connection)
+        waiting = sa.func.sum(sa.case((_claimable(jobs, now), 1), else_=0))
+        busy = sa.func.sum(sa.case((sa.and_(jobs.c.status == RUNNING, jobs.c.lease_until >= now), 1), else_=0))
+        statement = (
+            sa.select(waiting, busy)
+            .where(jobs.c.role == role, jobs.c.status.in_((QUEUED, RUNNING)))
+            .group_by(jobs.c.workspace_id)
+        )
+        rows = connection.execute(statement).all()
+    if workspace_limit is None:
+        return sum(waiting for waiting, _ in rows)
+    return sum(min(waiting, max(workspace_limit - busy, 0)) for waiting, busy in rows)
+
+
+def is_in_the_way(db: Database, job: Job, patience_seconds: float, workspace_limit: int) -> bool:
+    """Whether jobs of the same role and of more weight (a smaller `priority`) have been due for longer than this and could be
+    claimed if `job` gave up its place: then no place is free, and this one would help."""
+    with db.read() as connection:
+        now = db.now(connection)
+        due = sa.and_(_claimable(jobs, now - patience_seconds), jobs.c.status == QUEUED, jobs.c.priority < job.priority)
+        busy = sa.and_(jobs.c.status == RUNNING, jobs.c.id != job.id)
+        statement = (
+            sa.select(sa.func.count().filter(due), sa.func.count().filter(busy))
+            .where(jobs.c.role == job.role, jobs.c.status.in_((QUEUED, RUNNING)))
+            .group_by(jobs.c.workspace_id)
+        )
+        return any(waiting and running < workspace_limit for waiting, running in connection.execute(statement))
+
+
+def end_in(
+    connection: sa.Connection,
+    condition: sa.ColumnElement[bool],
+    status: JobStatus,
+    *,
+    now: float,
+    result: JsonValue = None,
+    error: JsonObject | None = None,
+) -> list[Job]:
+    """Ends every job that meets `condition`, each with the delivery it owes, and returns them."""
+    end = (
+        jobs.update()
+        .where(condition)
+        .values(
+            status=str(status),
+            result=json_or_null(result),
+            error=json_or_null(error),
+            lease_token=None,
+            lease_until=None,
+            ended_at=now,
+        )
+        .returning(*jobs.c)
+    )
+    ended = [to_job(row) for row in connection.execute(end).mappings().all()]
+    for job in ended:
+        add_delivery_in(connection, job, f"{job.kind}.{status}", now=now)
+    return ended
+
+
+_WORKER_LOST: JsonObject = {
+    "code": "worker-lost",
+    "message": "The worker that ran this job fell silent, and no attempts are left.",
+}
+_TOO_LATE: JsonObject = {
+    "code": "deadline-exceeded",
+    "message": "The deadline of this job passed before a worker could finish it.",
+}
+
+
+def _claimable(table: Any, now: float) -> sa.ColumnElement[bool]:
+    """Queued and due, or running for a worker that fell silent; never past its deadline."""
+    due = sa.and_(table.c.status == QUEUED, table.c.next_at <= now)
+    silent = sa.and_(table.c.status == RUNNING, table.c.lease_until < now, table.c.attempt < table.c.max_attempts)
+    in_time = sa.or_(table.c.deadline_at.is_(None), table.c.deadline_at >= now)
+    return sa.and_(sa.or_(due, silent), in_time)
+
+
+def _next_in_turn(role: str, now: float, workspace_limit: int, kinds: Collection[str] | None) -> sa.ScalarSelect[Any]:
+    """The id of the job to claim. A silent job counts as running, so taking it over needs no further room."""
+    candidate = jobs.alias("candidate")
+    load = (
+        sa.select(jobs.c.workspace_id, sa.func.count().label("running"))
+        .where(jobs.c.role == role, jobs.c.status == RUNNING)
+        .group_by(jobs.c.workspace_id)
+        .correlate(None)
+        .subquery("load")
+    )
+    itself = sa.case((candidate.c.status == RUNNING, 1), else_=0)
+    others = sa.func.coalesce(load.c.running, 0) - itself
+    wanted = [candidate.c.role == role, _claimable(candidate, now), others < workspace_limit]
+    if kinds is not None:
+        wanted.append(candidate.c.kind.in_(kinds))
+    return (
+        sa.select(candidate.c.id)
+        .select_from(candidate.outerjoin(load, load.c.workspace_id == candidate.c.workspace_id))
+        .where(*wanted)
+        .order_by(others, candidate.c.priority, candidate.c.created_at, candidate.c.id)
+        .limit(1)
+        .correlate(None)
+        .with_for_update(of=candidate, skip_locked=True)  # SQLite has no row locks and leaves this out
+        .scalar_subquery()
+    )
+
+
+def _held(job: Job) -> sa.ColumnElement[bool]:
+    """The fence: the row is still running under the token of this claim."""
+    return sa.and_(jobs.c.id == job.id, jobs.c.status == RUNNING, jobs.c.lease_token == job.lease_token)
+
+
+def _requeue(next_at: float) -> sa.Update:
+    return jobs.update().values(status=QUEUED, lease_token=None, lease_until=None, next_at=next_at)
+
+
+def _why_lost(connection: sa.Connection, job: Job) -> JobCancelled | LeaseLost:
+    status = connection.execute(sa.select(jobs.c.status).where(jobs.c.id == job.id)).scalar_one_or_none()
+    if status == JobStatus.CANCELLED:
+        return JobCancelled("The job was cancelled.")
+    return LeaseLost("The lease of this job ended, and it may belong to another worker now.")

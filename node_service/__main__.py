@@ -1,6 +1,0 @@
-"""`python -m node_service` is `hopnode`."""
-
-from node_service.cli import main
-
-if __name__ == "__main__":
-    main()
