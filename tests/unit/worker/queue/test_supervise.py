@@ -25,7 +25,11 @@ elif sys.argv[2] == "polite":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 time.sleep(600)
 """
-SUPERVISOR = "import sys\nfrom hopnode.worker.queue.supervise import supervise\nsys.exit(supervise(sys.argv[1:], grace_seconds=1.0))"
+SUPERVISOR = """
+import sys
+from hopnode.worker.queue.supervise import supervise
+sys.exit(supervise(sys.argv[1:], grace_seconds=1.0))
+"""
 
 
 class Supervised:
