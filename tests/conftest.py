@@ -5,7 +5,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from support.postgres import PostgresServer
+from support.servers.postgres import PostgresServer
 
 from hopnode.worker.store.database import Database
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.agent import Run
+from support.harness.agent import Run
 from typer.main import get_command
 
 from hopnode.node_service.cli import app

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from support.http_node import HttpNode, Tenant, passage, result, serve_node
-from support.reports import make_report
+from support.data.reports import make_report
+from support.node.http_node import HttpNode, Tenant, passage, result, serve_node
 
 from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import JobStatus

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.http_node import Tenant, serve_node
+from support.node.http_node import Tenant, serve_node
 
 from hopnode.worker.store.workspaces import SCOPES
 

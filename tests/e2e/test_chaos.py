@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 import redis
-from support.programs import LEASE_SECONDS, Program, parent_of, probe_environment
-from support.queue import CALLBACK, new_workspace, queue_probe, wait_until
-from support.redis_server import RedisServer
-from support.run_log import Audit, audit
+from support.node.programs import LEASE_SECONDS, Program, parent_of, probe_environment
+from support.node.queue import CALLBACK, new_workspace, queue_probe, wait_until
+from support.node.run_log import Audit, audit
+from support.servers.redis_server import RedisServer
 
 from hopnode.worker.queue.dispatch import CeleryDispatcher
 from hopnode.worker.settings import WorkerSettings

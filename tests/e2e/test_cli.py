@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from support.cli import Cli, wait_for
-from support.website import docs_site, serve_site
+from support.node.cli import Cli, wait_for
+from support.servers.website import docs_site, serve_site
 
 from hopnode.worker.inference.scripted import ScriptedChatServer, say
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli import Cli
+from support.node.cli import Cli
 
 from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest
 

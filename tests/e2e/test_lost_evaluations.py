@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli import Cli, wait_for
+from support.node.cli import Cli, wait_for
 
 from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, say
 from hopnode.worker.store.database import Database

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.cli import Cli, wait_for
+from support.node.cli import Cli, wait_for
 
 from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, say, use
 from hopnode.worker.store.database import Database

@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
-from support.postgres import free_port
-from support.queue import wait_until
+from support.node.queue import wait_until
+from support.servers.postgres import free_port
 
 pytestmark = pytest.mark.slow
 

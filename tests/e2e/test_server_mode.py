@@ -11,12 +11,12 @@ from typing import Any, cast
 import httpx
 import psutil
 import pytest
-from support.deployment import Deployment, printed_block
-from support.postgres import PostgresServer, free_port
-from support.queue import wait_until
-from support.redis_server import RedisServer
-from support.samples import pdf
-from support.website import Site, docs_site, html, serve_site
+from support.data.samples import pdf
+from support.node.deployment import Deployment, printed_block
+from support.node.queue import wait_until
+from support.servers.postgres import PostgresServer, free_port
+from support.servers.redis_server import RedisServer
+from support.servers.website import Site, docs_site, html, serve_site
 
 from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, final, use
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from pydantic import JsonValue
-from support.queue import wait_until
-from support.website import Site, article, docs_site, hostile_site, html, serve_site, urlset
+from support.node.queue import wait_until
+from support.servers.website import Site, article, docs_site, hostile_site, html, serve_site, urlset
 
 from hopnode.connectors.base import CheckResult
 from hopnode.worker.job_handlers import make_runner

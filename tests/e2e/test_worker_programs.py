@@ -7,10 +7,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.programs import LEASE_SECONDS, Program, probe_environment
-from support.queue import CALLBACK, new_workspace, queue_probe, wait_until, worker_settings
-from support.redis_server import RedisServer
-from support.run_log import read_runs
+from support.node.programs import LEASE_SECONDS, Program, probe_environment
+from support.node.queue import CALLBACK, new_workspace, queue_probe, wait_until, worker_settings
+from support.node.run_log import read_runs
+from support.servers.redis_server import RedisServer
 
 from hopnode.worker.queue.dispatch import CeleryDispatcher
 from hopnode.worker.store.database import Database

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.harmony import VOCABULARY, harmony
-from support.vllm_server import PYTHON, VllmServer, make_models
+from support.harness.harmony import VOCABULARY, harmony
+from support.vllm.vllm_server import PYTHON, VllmServer, make_models
 
 
 @pytest.fixture(scope="session")

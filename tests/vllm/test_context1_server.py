@@ -12,12 +12,12 @@ from typing import Any
 
 import psutil
 import pytest
-from support.agent import FILMS, nothing_to_check
-from support.cli import Cli
-from support.context1 import DATE, QUESTION
-from support.harmony import VOCABULARY, harmony
-from support.space import MemorySpace
-from support.vllm_server import PYTHON, SETTINGS, VllmServer
+from support.harness.agent import FILMS, nothing_to_check
+from support.harness.context1 import DATE, QUESTION
+from support.harness.harmony import VOCABULARY, harmony
+from support.harness.space import MemorySpace
+from support.node.cli import Cli
+from support.vllm.vllm_server import PYTHON, SETTINGS, VllmServer
 
 from hopnode.worker.harness.agent import SearchAgent
 from hopnode.worker.harness.budget import Limits

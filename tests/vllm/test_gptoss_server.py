@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
-from support.agent import FILMS, nothing_to_check
-from support.context1 import DATE, QUESTION
-from support.harmony import call, harmony, thought, tokens
-from support.space import MemorySpace
-from support.vllm_server import VllmServer
+from support.harness.agent import FILMS, nothing_to_check
+from support.harness.context1 import DATE, QUESTION
+from support.harness.harmony import call, harmony, thought, tokens
+from support.harness.space import MemorySpace
+from support.vllm.vllm_server import VllmServer
 
 from hopnode.worker.errors import JobCancelled, ModelRefused, ModelUnavailable
 from hopnode.worker.harness.actions import Action

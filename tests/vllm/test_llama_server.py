@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from support.agent import FILMS, nothing_to_check
-from support.space import MemorySpace
-from support.vllm_server import VllmServer
+from support.harness.agent import FILMS, nothing_to_check
+from support.harness.space import MemorySpace
+from support.vllm.vllm_server import VllmServer
 
 from hopnode.worker.harness.agent import SearchAgent
 from hopnode.worker.harness.budget import Limits

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.vllm_server import VllmServer
+from support.vllm.vllm_server import VllmServer
 
 from hopnode.worker.errors import ModelRefused
 from hopnode.worker.inference.embedding.http_embedder import HttpEmbedder

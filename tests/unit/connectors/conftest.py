@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 import pytest
-from support.website import Site, serve_site
+from support.servers.website import Site, serve_site
 
 
 @pytest.fixture

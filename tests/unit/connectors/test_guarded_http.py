@@ -8,8 +8,8 @@ from pathlib import Path
 import httpcore
 import httpx
 import pytest
-from support.certificates import Authority
-from support.website import Site, bomb, drip, serve_site
+from support.servers.certificates import Authority
+from support.servers.website import Site, bomb, drip, serve_site
 
 from hopnode.connectors.errors import (
     BodyTooLarge,

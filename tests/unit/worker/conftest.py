@@ -4,7 +4,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from support.redis_server import RedisServer
+from support.servers.redis_server import RedisServer
 
 
 @pytest.fixture

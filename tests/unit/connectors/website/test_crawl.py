@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 from pydantic import JsonValue
-from support.crawling import connector, crawl
-from support.website import Site, article, docs_site, html, serve_site, spa, urlset
+from support.data.crawling import connector, crawl
+from support.servers.website import Site, article, docs_site, html, serve_site, spa, urlset
 
 from hopnode.connectors.base import Content, Failure, Gone, ItemRef, Unchanged
 from hopnode.connectors.egress import EgressPolicy

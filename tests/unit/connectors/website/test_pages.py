@@ -3,7 +3,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from support.website import article, html, spa
+from support.servers.website import article, html, spa
 
 from hopnode.connectors.errors import PageRejected
 from hopnode.connectors.website.page_reader import PageReader

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from support.website import XMLNS, Site, urlset
+from support.servers.website import XMLNS, Site, urlset
 
 from hopnode.connectors.egress import EgressPolicy
 from hopnode.connectors.errors import BodyTooLarge, BodyUnreadable, EgressBlocked, RobotsUnavailable

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.cli import Cli
+from support.node.cli import Cli
 
 from hopnode.node_service.commands.terminal.exits import CommandError, ExitCode, report
 from hopnode.worker.errors import ConfigurationError, DataFolderInUse, HopnodeError, NotFound, Unauthorized

@@ -7,9 +7,9 @@ from threading import Event
 from typing import Any
 
 import pytest
-from support.context1 import sampled
-from support.harmony import call, concluded, several, thought
-from support.model_server import Answer, ModelDouble
+from support.harness.context1 import sampled
+from support.harness.harmony import call, concluded, several, thought
+from support.servers.model_server import Answer, ModelDouble
 
 from hopnode.node_service.commands.doctor.checks import Finding
 from hopnode.node_service.commands.model_server.checks import HELLO, Target, examine

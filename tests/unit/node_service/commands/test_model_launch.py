@@ -11,7 +11,7 @@ from threading import Event
 
 import psutil
 import pytest
-from support.cli import Cli
+from support.node.cli import Cli
 
 from hopnode.node_service.commands.model_server.vllm_process import ModelServer, find_program, need_gpus, need_port
 from hopnode.node_service.commands.terminal.exits import CommandError
@@ -23,9 +23,9 @@ L4, H100 = Gpu("NVIDIA L4", 22.5, 22.3, "580"), Gpu("NVIDIA H100", 79.6, 79.1, "
 SERVING = f"""
 import signal, subprocess, sys
 sys.path.append({str(TESTS)!r})
-from support.context1 import sampled
-from support.harmony import call
-from support.model_server import ModelDouble
+from support.harness.context1 import sampled
+from support.harness.harmony import call
+from support.servers.model_server import ModelDouble
 from hopnode.worker.inference.messages import Sampled
 
 def answer(path, body):

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.http_node import HttpNode, Tenant
+from support.node.http_node import HttpNode, Tenant
 
 from hopnode.node_service.http.problems import TITLES, TYPE_PREFIX
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from support.http_node import HttpNode, serve_node
-from support.queue import wait_until
+from support.node.http_node import HttpNode, serve_node
+from support.node.queue import wait_until
 
 STOP_SECONDS = 3
 

@@ -1,7 +1,7 @@
 """Collections over HTTP, with the real corpus behind."""
 
 import pytest
-from support.http_node import HttpNode, Tenant, serve_node
+from support.node.http_node import HttpNode, Tenant, serve_node
 
 from hopnode.worker.store.sources.sources import create_source
 

@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 import pytest
-from support.http_node import HttpNode, Tenant
+from support.node.http_node import HttpNode, Tenant
 
 TEXT = "The harbour lies north of the old town. Ships from three countries call there every week."
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import httpx
 import pytest
-from support.http_node import HttpNode, Tenant
-from support.reports import make_report
+from support.data.reports import make_report
+from support.node.http_node import HttpNode, Tenant
 
 from hopnode.node_service.schemas.evaluations import GOLD_MOST, QUESTIONS_MOST
 from hopnode.node_service.schemas.jobs import QUERY_CHARACTERS

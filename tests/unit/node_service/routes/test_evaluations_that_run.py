@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.http_node import HttpNode, Tenant, serve_node
-from support.queue import wait_until
+from support.node.http_node import HttpNode, Tenant, serve_node
+from support.node.queue import wait_until
 
 from hopnode.worker.evaluation.job import run_evaluation_job
 from hopnode.worker.inference.scripted import Fault, Reply, ScriptedChatServer, ServerRequest, say

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.http_node import HttpNode, Tenant, serve_node
+from support.node.http_node import HttpNode, Tenant, serve_node
 
 
 @pytest.fixture

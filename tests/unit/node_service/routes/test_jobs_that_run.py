@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
-from support.http_node import HttpNode, serve_node
-from support.website import docs_site, serve_site
+from support.node.http_node import HttpNode, serve_node
+from support.servers.website import docs_site, serve_site
 
 from hopnode.worker.searches.job import run_search_job
 from hopnode.worker.syncs.job import run_sync_job

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from support.http_node import HttpNode, Tenant, result
-from support.queue import wait_until
+from support.node.http_node import HttpNode, Tenant, result
+from support.node.queue import wait_until
 
 from hopnode.worker.harness.trajectory import FORMAT_VERSION
 from hopnode.worker.store.jobs import jobs

@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx
 import pytest
-from support.http_node import HttpNode, Tenant, passage, result
-from support.queue import wait_until
+from support.node.http_node import HttpNode, Tenant, passage, result
+from support.node.queue import wait_until
 
 from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import JobStatus

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.http_node import HttpNode, Tenant, serve_node
-from support.website import Site, html, serve_site
+from support.node.http_node import HttpNode, Tenant, serve_node
+from support.servers.website import Site, html, serve_site
 
 from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import JobStatus

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.http_node import TENANT_SCOPES, HttpNode, Tenant
+from support.node.http_node import TENANT_SCOPES, HttpNode, Tenant
 
 
 def test_a_key_is_shown_once_and_works_until_it_is_revoked(node: HttpNode, tenant: Tenant) -> None:

@@ -2,7 +2,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
-from support.corpora import CollectionBook, WordEmbedder, open_corpora
+from support.data.corpora import CollectionBook, WordEmbedder, open_corpora
 
 from hopnode.worker.corpus.corpus import Corpora, Corpus
 from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma, Vectors

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.corpora import CollectionBook, WordEmbedder
+from support.data.corpora import CollectionBook, WordEmbedder
 
 from hopnode.worker.corpus.corpus import Corpora, Corpus
 from hopnode.worker.corpus.records import IngestOutcome, NewDocument

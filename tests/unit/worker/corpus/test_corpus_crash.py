@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.corpora import CollectionBook
-from support.posting_lists import agrees_with_the_text_store
+from support.data.corpora import CollectionBook
+from support.data.posting_lists import agrees_with_the_text_store
 
 from hopnode.worker.corpus.analyzer import analyze
 from hopnode.worker.corpus.corpus import Corpora
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 def start(root: Path, seed: int, *more: str) -> "subprocess.Popen[str]":
     tests = Path(__file__).parents[3]
     environment = {**os.environ, "PYTHONPATH": f"{tests}:{tests.parent}"}
-    command = [sys.executable, "-m", "support.ingest_forever", str(root), str(seed), *more]
+    command = [sys.executable, "-m", "support.data.ingest_forever", str(root), str(seed), *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 

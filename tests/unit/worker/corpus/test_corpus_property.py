@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from support.corpora import CollectionBook, WordEmbedder, open_corpora
+from support.data.corpora import CollectionBook, WordEmbedder, open_corpora
 
 from hopnode.worker.corpus.analyzer import analyze
 from hopnode.worker.corpus.records import NewDocument

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from support.reports import make_report
+from support.data.reports import make_report
 
 from hopnode.worker.errors import InvalidRequest
 from hopnode.worker.evaluation.comparison import compare

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
-from support.queue import wait_until
+from support.node.queue import wait_until
 
 from hopnode.worker.evaluation.dataset import Dataset, Gold, Question, Text
 from hopnode.worker.evaluation.job import questions_asked

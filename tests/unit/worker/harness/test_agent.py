@@ -2,8 +2,8 @@ import json
 import threading
 from itertools import pairwise
 
-from support.agent import FILMS, Run, tool_call
-from support.space import MemorySpace
+from support.harness.agent import FILMS, Run, tool_call
+from support.harness.space import MemorySpace
 
 from hopnode.worker.harness.budget import Rules
 from hopnode.worker.harness.outcome import rank_score

@@ -2,8 +2,8 @@ import threading
 import time
 
 import pytest
-from support.agent import FILMS, Run
-from support.space import MemorySpace
+from support.harness.agent import FILMS, Run
+from support.harness.space import MemorySpace
 
 from hopnode.worker.errors import (
     DeadlineExceeded,

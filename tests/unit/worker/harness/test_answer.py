@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.space import make_chunk
+from support.harness.space import make_chunk
 
 from hopnode.worker.harness.answer import answer_request, fitting_passages, read_answer
 

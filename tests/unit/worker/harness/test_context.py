@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.agent import observe, tool_call, toolbox
-from support.space import make_chunk
+from support.harness.agent import observe, tool_call, toolbox
+from support.harness.space import make_chunk
 
 from hopnode.worker.harness.actions import Action
 from hopnode.worker.harness.budget import Rules

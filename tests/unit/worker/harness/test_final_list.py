@@ -1,5 +1,5 @@
 import pytest
-from support.space import make_chunk
+from support.harness.space import make_chunk
 
 from hopnode.worker.harness.actions import Action, Ranked
 from hopnode.worker.harness.budget import Rules

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support import golden
-from support.context1 import QUESTION, RawRun
-from support.harmony import harmony
-from support.space import MemorySpace
+from support.harness import golden
+from support.harness.context1 import QUESTION, RawRun
+from support.harness.harmony import harmony
+from support.harness.space import MemorySpace
 
 from hopnode.worker.corpus.records import Chunk, Hit, SearchHits
 from hopnode.worker.harness.budget import Rules

@@ -2,7 +2,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from support.corpora import CollectionBook, open_corpora
+from support.data.corpora import CollectionBook, open_corpora
 
 from hopnode.worker.corpus.corpus import Corpus
 from hopnode.worker.corpus.finding.question_view import CorpusInsight

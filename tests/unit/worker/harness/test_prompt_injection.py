@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.agent import FILMS, nothing_to_check
-from support.context1 import DATE, RawRun
-from support.harmony import call, concluded, harmony, several
-from support.space import MemorySpace, make_chunk
+from support.harness.agent import FILMS, nothing_to_check
+from support.harness.context1 import DATE, RawRun
+from support.harness.harmony import call, concluded, harmony, several
+from support.harness.space import MemorySpace, make_chunk
 
 from hopnode.worker.harness.actions import Action
 from hopnode.worker.harness.agent import SearchAgent

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Sequence
 
 import pytest
-from support.agent import FILMS
-from support.context1 import DATE, QUESTION, RawRun, sampled
-from support.harmony import call, concluded, harmony
-from support.space import MemorySpace, make_chunk
+from support.harness.agent import FILMS
+from support.harness.context1 import DATE, QUESTION, RawRun, sampled
+from support.harness.harmony import call, concluded, harmony
+from support.harness.space import MemorySpace, make_chunk
 
 from hopnode.worker.errors import JobCancelled, ModelRefused, ModelUnavailable
 from hopnode.worker.harness.agent import SearchAgent

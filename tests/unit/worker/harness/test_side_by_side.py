@@ -5,8 +5,8 @@ import time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.agent import Run, tool_call
-from support.space import MemorySpace
+from support.harness.agent import Run, tool_call
+from support.harness.space import MemorySpace
 
 from hopnode.worker.harness.actions import Action
 from hopnode.worker.harness.budget import Rules

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.agent import FILMS, observe, tool_call, toolbox
-from support.space import MemorySpace
+from support.harness.agent import FILMS, observe, tool_call, toolbox
+from support.harness.space import MemorySpace
 
 from hopnode.worker.corpus.records import Chunk
 from hopnode.worker.errors import ModelUnavailable, StoreUnavailable

@@ -1,6 +1,6 @@
 import pytest
-from support.context1 import RawRun
-from support.harmony import call, concluded, several
+from support.harness.context1 import RawRun
+from support.harness.harmony import call, concluded, several
 
 from hopnode.worker.harness.run_figures import Gold, measure, segments
 from hopnode.worker.harness.trajectory import StepRecord

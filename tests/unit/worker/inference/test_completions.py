@@ -2,7 +2,7 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
-from support.harmony import call, harmony, tokens
+from support.harness.harmony import call, harmony, tokens
 
 from hopnode.worker.errors import ModelRefused, ModelUnavailable
 from hopnode.worker.inference.abort import Abort

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.queue import worker_settings
+from support.node.queue import worker_settings
 
 from hopnode.worker.errors import ConfigurationError
 from hopnode.worker.queue.celery_app import celery_arguments, make_app, worker_argv

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from support.queue import wait_until, worker_settings
-from support.redis_server import RedisServer
+from support.node.queue import wait_until, worker_settings
+from support.servers.redis_server import RedisServer
 
 from hopnode.worker.errors import BrokerUnavailable
 from hopnode.worker.queue.dispatch import MOST_PENDING_KICKS, CeleryDispatcher, ping_broker

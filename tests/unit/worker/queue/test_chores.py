@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from support.queue import CALLBACK, claim, new_workspace, queue_probe, wait_until, worker_settings
+from support.node.queue import CALLBACK, claim, new_workspace, queue_probe, wait_until, worker_settings
 
 from hopnode.worker.job_handlers import start_due_syncs
 from hopnode.worker.queue.periodic import Chore, Housekeeping

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 from structlog.testing import capture_logs
-from support.queue import (
+from support.node.queue import (
     CALLBACK,
     Handler,
     Probe,

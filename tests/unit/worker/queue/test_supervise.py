@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.queue import wait_until
+from support.node.queue import wait_until
 
 pytestmark = pytest.mark.slow
 

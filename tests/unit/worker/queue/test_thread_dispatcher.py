@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 from structlog.testing import capture_logs
-from support.queue import Probe, make_runner, new_workspace, queue_probe, wait_until, worker_settings
+from support.node.queue import Probe, make_runner, new_workspace, queue_probe, wait_until, worker_settings
 
 from hopnode.worker.queue.dispatch import ThreadDispatcher
 from hopnode.worker.queue.job_context import JobContext

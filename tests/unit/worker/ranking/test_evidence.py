@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.space import make_chunk
+from support.harness.space import make_chunk
 
 from hopnode.worker.corpus.analyzer import analyze
 from hopnode.worker.corpus.names import lead_of, names_of

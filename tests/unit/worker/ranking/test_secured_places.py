@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import pytest
-from support.space import make_chunk
+from support.harness.space import make_chunk
 
 from hopnode.worker.corpus.records import Chunk, Hit, SearchHits
 from hopnode.worker.corpus.sqlite.name_table import NamedRow

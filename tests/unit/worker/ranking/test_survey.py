@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.corpora import CollectionBook, open_corpora
+from support.data.corpora import CollectionBook, open_corpora
 
 from hopnode.worker.corpus.corpus import Corpus
 from hopnode.worker.corpus.records import NewDocument

@@ -1,4 +1,4 @@
-from support.space import make_chunk
+from support.harness.space import make_chunk
 
 from hopnode.worker.harness.outcome import Selection
 from hopnode.worker.searches.duplicates import without_duplicates

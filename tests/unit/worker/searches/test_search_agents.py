@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.harmony import call, concluded, harmony, tokens
-from support.http_node import HttpNode, Tenant, serve_node
-from support.queue import worker_settings
+from support.harness.harmony import call, concluded, harmony, tokens
+from support.node.http_node import HttpNode, Tenant, serve_node
+from support.node.queue import worker_settings
 
 from hopnode.worker.errors import ConfigurationError
 from hopnode.worker.inference.chat import HttpChat

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.http_node import HttpNode, Tenant, serve_node
-from support.queue import claim, new_workspace, queue_probe, worker_settings
-from support.space import make_chunk
+from support.harness.space import make_chunk
+from support.node.http_node import HttpNode, Tenant, serve_node
+from support.node.queue import claim, new_workspace, queue_probe, worker_settings
 
 from hopnode.worker.errors import JobCancelled, ModelRefused
 from hopnode.worker.harness.answer import answer_request

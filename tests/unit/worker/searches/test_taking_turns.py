@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.http_node import HttpNode, Tenant, serve_node
-from support.queue import wait_until
+from support.node.http_node import HttpNode, Tenant, serve_node
+from support.node.queue import wait_until
 
 from hopnode.worker.inference.scripted import Reply, ScriptedChatServer, ServerRequest, say, use
 from hopnode.worker.searches.job import run_search_job

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from support.postgres import free_port
+from support.servers.postgres import free_port
 
 import hopnode.worker.store.migrations
 from hopnode.worker.errors import ConfigurationError, InvalidRequest, StoreUnavailable

@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Timer
 
 import pytest
-from support.memory_source import Bench
+from support.data.memory_source import Bench
 
 from hopnode.connectors.base import Complete, Content, Partial
 from hopnode.connectors.errors import EgressBlocked, SourceUnreachable

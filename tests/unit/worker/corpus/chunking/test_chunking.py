@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import samples
+from support.data import samples
 
 from hopnode.worker.corpus.chunking.chunker import MAX_TOKENS, OTHER_SCRIPTS, chunk
 from hopnode.worker.corpus.parsing.parser import normalize_text, parse

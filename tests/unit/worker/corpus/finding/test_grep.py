@@ -7,7 +7,7 @@ import pytest
 import re2
 from hypothesis import given
 from hypothesis import strategies as st
-from support.corpora import CollectionBook
+from support.data.corpora import CollectionBook
 
 from hopnode.worker.corpus.corpus import Corpora, Corpus
 from hopnode.worker.corpus.finding.grep import Grep, compile_pattern, required_trigrams

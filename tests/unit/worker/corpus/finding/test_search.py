@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.corpora import CollectionBook, WordEmbedder, open_corpora
-from support.embeddings_server import EmbeddingsServer
+from support.data.corpora import CollectionBook, WordEmbedder, open_corpora
+from support.servers.embeddings_server import EmbeddingsServer
 
 from hopnode.worker.corpus.corpus import Corpora, Corpus
 from hopnode.worker.corpus.records import NewDocument, SearchHits

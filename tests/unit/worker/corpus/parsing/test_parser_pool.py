@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support import samples
+from support.data import samples
 
 from hopnode.worker.corpus.parsing.parser import ParserPool, parse
 from hopnode.worker.errors import ConfigurationError, DocumentRejected
@@ -204,7 +204,7 @@ def test_a_child_knows_no_secrets_of_its_parent(pool: ParserPool, monkeypatch: p
 def test_a_forked_process_starts_children_of_its_own() -> None:
     program = f"""
         import os, sys; sys.path.insert(0, {TESTS!r})
-        from support import samples
+        from support.data import samples
         from hopnode.worker.corpus.parsing import ParserPool
         pool = ParserPool(60, {MEMORY}, 10_000_000)
         def read():
@@ -223,7 +223,7 @@ def test_a_forked_process_starts_children_of_its_own() -> None:
 def test_children_end_when_their_parent_is_killed(busy: bool) -> None:
     program = f"""
         import sys; sys.path.insert(0, {TESTS!r})
-        from support import samples
+        from support.data import samples
         from hopnode.worker.corpus.parsing import ParserPool
         pool = ParserPool(60, {MEMORY}, 10_000_000)
         pool.parse_safely(samples.word_document(), media_type=None, filename=None)

@@ -4,7 +4,7 @@ import os
 import zlib
 
 import pytest
-from support import samples
+from support.data import samples
 
 from hopnode.worker.corpus.parsing.parser import parse
 from hopnode.worker.corpus.records import ParsedDocument

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rank_bm25 import BM25Okapi
-from support.corpora import CollectionBook
+from support.data.corpora import CollectionBook
 
 from hopnode.worker.corpus.analyzer import analyze
 from hopnode.worker.corpus.corpus import Corpora

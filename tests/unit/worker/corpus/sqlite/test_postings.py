@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from rank_bm25 import BM25Okapi
-from support.posting_lists import agrees_with_the_text_store
+from support.data.posting_lists import agrees_with_the_text_store
 
 from hopnode.worker.corpus.analyzer import analyze
 from hopnode.worker.corpus.records import ChunkSpan

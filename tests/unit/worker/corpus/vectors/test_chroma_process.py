@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from support.corpora import CollectionBook
+from support.data.corpora import CollectionBook
 
 from hopnode.worker.corpus.corpus import Corpora
 from hopnode.worker.corpus.records import NewDocument
@@ -93,7 +93,7 @@ def test_two_processes_fill_one_workspace_through_one_server(
     with ChromaProcess(tmp_path / "chroma") as server:
         writers = [
             subprocess.Popen(
-                [sys.executable, "-m", "support.ingest_forever", str(tmp_path), str(seed), server.url],
+                [sys.executable, "-m", "support.data.ingest_forever", str(tmp_path), str(seed), server.url],
                 stdout=subprocess.PIPE,
                 text=True,
                 env=environment,

@@ -3,7 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.corpora import CollectionBook
+from support.data.corpora import CollectionBook
 
 from hopnode.worker.corpus.corpus import Corpora, Corpus
 from hopnode.worker.corpus.records import NewDocument, SearchHits

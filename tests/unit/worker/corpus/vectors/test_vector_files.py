@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.corpora import CollectionBook
+from support.data.corpora import CollectionBook
 
 from hopnode.worker.corpus.corpus import Corpora
 from hopnode.worker.corpus.records import NewDocument

@@ -2,10 +2,10 @@ import json
 from typing import Any
 
 import pytest
-from support.agent import FILMS, nothing_to_check
-from support.context1 import DATE, QUESTION
-from support.harmony import harmony
-from support.space import MemorySpace
+from support.harness.agent import FILMS, nothing_to_check
+from support.harness.context1 import DATE, QUESTION
+from support.harness.harmony import harmony
+from support.harness.space import MemorySpace
 
 from hopnode.worker.harness.agent import SearchAgent
 from hopnode.worker.harness.budget import Limits

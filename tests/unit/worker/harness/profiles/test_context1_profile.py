@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.agent import FILMS
-from support.context1 import DATE, QUESTION, RawRun, sampled
-from support.harmony import call, concluded, harmony, several, thought, tokens
-from support.space import MemorySpace, make_chunk
+from support.harness.agent import FILMS
+from support.harness.context1 import DATE, QUESTION, RawRun, sampled
+from support.harness.harmony import call, concluded, harmony, several, thought, tokens
+from support.harness.space import MemorySpace, make_chunk
 
 from hopnode.worker.errors import ModelRefused, ModelUnavailable
 from hopnode.worker.harness.actions import Action

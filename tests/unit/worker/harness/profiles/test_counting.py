@@ -9,10 +9,10 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from support.agent import Run, nothing_to_check
-from support.context1 import DATE, RawRun, sampled
-from support.harmony import call, concluded, harmony
-from support.space import MemorySpace
+from support.harness.agent import Run, nothing_to_check
+from support.harness.context1 import DATE, RawRun, sampled
+from support.harness.harmony import call, concluded, harmony
+from support.harness.space import MemorySpace
 
 from hopnode.worker import tokens
 from hopnode.worker.harness.agent import SearchAgent

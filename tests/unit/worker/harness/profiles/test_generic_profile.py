@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from support.space import make_chunk
+from support.harness.space import make_chunk
 
 from hopnode.worker.harness.actions import Action
 from hopnode.worker.harness.budget import Rules

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.embeddings_server import EmbeddingsServer
+from support.servers.embeddings_server import EmbeddingsServer
 
 from hopnode.worker.errors import ConfigurationError, ModelRefused, ModelUnavailable
 from hopnode.worker.inference.embedding.embedder import Embedder, Embedders, word_piece_tokenizer

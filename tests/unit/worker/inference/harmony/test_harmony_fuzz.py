@@ -4,7 +4,7 @@ import random
 import re
 
 import pytest
-from support.harmony import call, concluded, harmony, several, thought
+from support.harness.harmony import call, concluded, harmony, several, thought
 
 from hopnode.worker.inference.harmony.reply import HarmonyReply
 

@@ -16,7 +16,7 @@ from openai_harmony import (
     ToolDescription,
     load_harmony_encoding,
 )
-from support.harmony import harmony
+from support.harness.harmony import harmony
 
 from hopnode.worker.inference.harmony.rendering import STOP_TOKENS, Rendering
 from hopnode.worker.inference.messages import ToolSpec

@@ -4,7 +4,7 @@ The cases are those of the Context-1 reference, sections 1.2 and 4.4, and of wha
 """
 
 import pytest
-from support.harmony import call, concluded, harmony, several, thought, tokens
+from support.harness.harmony import call, concluded, harmony, several, thought, tokens
 
 from hopnode.worker.inference.harmony.reply import HarmonyReply, looks_like_harmony, pieces_of, read_reply, tool_name
 

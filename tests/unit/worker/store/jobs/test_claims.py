@@ -6,7 +6,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
-from support.queue import CALLBACK, claim, new_workspace, queue_probe, wait_until
+from support.node.queue import CALLBACK, claim, new_workspace, queue_probe, wait_until
 
 from hopnode.worker.errors import LeaseLost
 from hopnode.worker.store.database import Database

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
-from support.queue import CALLBACK, claim, new_workspace, queue_probe
+from support.node.queue import CALLBACK, claim, new_workspace, queue_probe
 
 from hopnode.worker.errors import Conflict, IdempotencyMismatch, InvalidRequest, JobCancelled, NotFound
 from hopnode.worker.store.database import Database

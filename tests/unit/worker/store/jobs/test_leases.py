@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from support.queue import wait_until
+from support.node.queue import wait_until
 
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.jobs.leases import drop_lease, try_lease

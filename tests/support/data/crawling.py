@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from hopnode.connectors.base import Complete, Fetched, ItemRef, Partial, Resume, Skip, Wait
 from hopnode.connectors.egress import EgressPolicy
 from hopnode.connectors.website.connector import WebsiteConfig, WebsiteConnector
-from support.website import Site
+from support.servers.website import Site
 
 
 @dataclass

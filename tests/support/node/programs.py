@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 LEASE_SECONDS = 4.0
 
 
@@ -16,7 +16,7 @@ class Program:
 
     def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         self.log = log
-        self._arguments = [sys.executable, "-m", "support.probe_node", *arguments]
+        self._arguments = [sys.executable, "-m", "support.node.probe_node", *arguments]
         self._environment = os.environ | environment | {"PYTHONPATH": str(TESTS)}
         self._seen: dict[int, psutil.Process] = {}
         self.process = self._start()

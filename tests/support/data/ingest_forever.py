@@ -1,7 +1,7 @@
 """A process of its own that ingests, edits and deletes the same documents over and over, and keeps their posting lists,
 until it is killed.
 
-    python -m support.ingest_forever ROOT SEED [CHROMA_URL]
+    python -m support.data.ingest_forever ROOT SEED [CHROMA_URL]
 
 Prints a line for each document that was reported as stored or deleted.
 """
@@ -14,7 +14,7 @@ from hopnode.worker.corpus.records import NewDocument
 from hopnode.worker.corpus.sqlite.posting_segments import catch_up_postings
 from hopnode.worker.corpus.sqlite.text_store import TextStore
 from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma
-from support.corpora import CollectionBook, open_corpora
+from support.data.corpora import CollectionBook, open_corpora
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from hopnode.worker.store.collections import Collection, get_collection
 from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import Job, JobStatus
 from hopnode.worker.store.workspaces import SCOPES, Workspace, create_key, create_workspace, ensure_default
-from support.queue import wait_until, worker_settings
+from support.node.queue import wait_until, worker_settings
 
 Handler = Callable[[Runtime, JobContext], Any]
 TENANT_SCOPES = tuple(scope for scope in SCOPES if scope != "node:admin")

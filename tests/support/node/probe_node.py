@@ -25,8 +25,8 @@ from hopnode.worker.queue.worker_command import keep_worker
 from hopnode.worker.queue.worker_process import run_worker
 from hopnode.worker.settings import WorkerSettings
 from hopnode.worker.store.database import Database
-from support.queue import Probe
-from support.run_log import write_line
+from support.node.queue import Probe
+from support.node.run_log import write_line
 
 BEAT_SECONDS = 0.1
 
@@ -84,7 +84,7 @@ def main() -> None:
         embedded(settings)
     elif program == "keeper":
         logs.configure(settings.log_level, settings.log_format)
-        worker = [sys.executable, "-m", "support.probe_node", "worker", roles[0]]
+        worker = [sys.executable, "-m", "support.node.probe_node", "worker", roles[0]]
         sys.exit(keep_worker(settings, roles[0], worker))
     else:
         run_worker(settings, roles[0], lambda: open_runner(settings))

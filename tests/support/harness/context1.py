@@ -14,9 +14,9 @@ from hopnode.worker.harness.tools import Reranker
 from hopnode.worker.harness.trajectory import Recorder
 from hopnode.worker.inference.messages import Sampled
 from hopnode.worker.inference.scripted import SampledLine, ScriptedSampler
-from support.agent import FILMS, nothing_to_check
-from support.harmony import harmony, tokens
-from support.space import MemorySpace
+from support.harness.agent import FILMS, nothing_to_check
+from support.harness.harmony import harmony, tokens
+from support.harness.space import MemorySpace
 
 DATE = "2026-03-26"
 QUESTION = "Where was the director of Moonrise born?"

@@ -37,8 +37,8 @@ from hopnode.worker.store.sources import sources
 from hopnode.worker.store.sources.sources import Source, Sync
 from hopnode.worker.store.workspaces import create_workspace
 from hopnode.worker.syncs.job import run_sync_job
-from support.corpora import WordEmbedder
-from support.queue import worker_settings
+from support.data.corpora import WordEmbedder
+from support.node.queue import worker_settings
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "data" / "golden"
+FOLDER = Path(__file__).parents[2] / "data" / "golden"
 CASES = sorted(path.stem for path in FOLDER.glob("[0-9]*.txt"))
 
 _SECTION = re.compile(r"^--- (\w+) ?(.*)\n", re.MULTILINE)

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import psutil
 
-from support.queue import wait_until
+from support.node.queue import wait_until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 START_SECONDS, STOP_SECONDS = 90.0, 40.0
 
 

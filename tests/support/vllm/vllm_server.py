@@ -12,7 +12,7 @@ from typing import Self
 
 import httpx
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
 READY_SECONDS = 600.0
 SETTINGS = {

@@ -17,7 +17,7 @@ from hopnode.worker.harness.trajectory import Recorder
 from hopnode.worker.inference.chat import ChatModel
 from hopnode.worker.inference.messages import ChatRequest, ToolCall
 from hopnode.worker.inference.scripted import ScriptedChat, ScriptLine
-from support.space import MemorySpace
+from support.harness.space import MemorySpace
 
 FILMS = {
     "d1": ["Moonrise is a film directed by Anna Berg.", "The film Moonrise was shot in Norway."],

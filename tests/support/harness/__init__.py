@@ -1,0 +1,1 @@
+"""Runs of the agent with scripted models over a small search space in memory."""
