@@ -4,7 +4,7 @@ HopnodeError
  ├─ StopSignal          ends an agent loop with a reason; never a failure
  ├─ ToolError           is shown to the model, which may try something else
  └─ NodeError           fails the request or the job; `retryable` says whether trying again can help
-     ├─ InvalidRequest · NotFound · Conflict · Unauthorized · Forbidden · TooLarge · DocumentRejected
+     ├─ InvalidRequest (InvalidField) · NotFound · Conflict · Unauthorized · Forbidden · TooLarge · DocumentRejected
      ├─ ModelUnavailable · ModelRefused
      ├─ VectorsUnavailable · StoreUnavailable · BrokerUnavailable
      ├─ SourceUnavailable · SyncFailed
@@ -51,6 +51,17 @@ class InvalidRequest(NodeError):
     """The caller sent something that can never work."""
 
     code, status = "invalid-request", 400
+
+
+class InvalidField(InvalidRequest):
+    """One field of a well-formed request breaks a rule that only the node can judge; `reason` is a stable slug."""
+
+    status = 422
+
+    def __init__(self, field: str, reason: str, message: str) -> None:
+        super().__init__(message, field=field, reason=reason)
+        self.field = field
+        self.reason = reason
 
 
 class NotFound(NodeError):

@@ -19,16 +19,16 @@ from hopnode.node_service.http import auth
 from hopnode.node_service.http.auth import Identity
 from hopnode.node_service.http.paging import PAGE_DEFAULT, PAGE_MOST
 from hopnode.node_service.http.request_metrics import NodeMetrics
+from hopnode.node_service.jobs import JobDesk
 from hopnode.node_service.schemas.documents import KEY_CHARACTERS, KEY_PATTERN
 from hopnode.node_service.settings import ServiceSettings
 from hopnode.worker.corpus.corpus import Corpus
-from hopnode.worker.errors import NotFound, Unauthorized
+from hopnode.worker.errors import Unauthorized
 from hopnode.worker.queue.dispatch import Dispatcher
 from hopnode.worker.runtime import Runtime
 from hopnode.worker.store import collections
 from hopnode.worker.store.collections import Collection
 from hopnode.worker.store.database import Database
-from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import Job
 from hopnode.worker.store.sources import sources
 from hopnode.worker.store.sources.sources import Source, Sync
@@ -48,6 +48,17 @@ class Node:
     metrics: NodeMetrics
     stopping: threading.Event = field(default_factory=threading.Event)
     slow_threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(SLOW_THREADS))
+
+    @property
+    def jobs(self) -> JobDesk:
+        """Where the jobs of this node are started, waited for and cancelled."""
+        return JobDesk(
+            self.runtime.db,
+            self.dispatcher,
+            writes_answers=self.runtime.answers is not None,
+            stopping=self.stopping,
+            longest_wait_seconds=self.settings.max_wait_seconds,
+        )
 
     async def apart(self, work: Callable[[], T]) -> T:
         """Runs what may take seconds (parsing, embedding, other hosts) on threads of its own.
@@ -181,23 +192,17 @@ def _own_collection(name: CollectionName, identity: AnyKey, db: Db) -> Collectio
 
 
 def _own_search(
-    search_id: Annotated[str, Path(max_length=64, description="Id of the search.")], identity: AnyKey, db: Db
+    search_id: Annotated[str, Path(max_length=64, description="Id of the search.")], identity: AnyKey, node: CurrentNode
 ) -> Job:
-    return own_job(db, identity.workspace.id, search_id, "search")
+    return node.jobs.get(identity.workspace.id, search_id, "search")
 
 
 def _own_evaluation(
-    evaluation_id: Annotated[str, Path(max_length=64, description="Id of the evaluation.")], identity: AnyKey, db: Db
+    evaluation_id: Annotated[str, Path(max_length=64, description="Id of the evaluation.")],
+    identity: AnyKey,
+    node: CurrentNode,
 ) -> Job:
-    return own_job(db, identity.workspace.id, evaluation_id, "evaluation")
-
-
-def own_job(db: Database, workspace_id: str, job_id: str, kind: str) -> Job:
-    """The job of this workspace and kind; one of another kind is `NotFound` too."""
-    job = jobs.get_job(db, workspace_id, job_id)
-    if job.kind != kind:
-        raise NotFound(f"There is no job {job_id} in this workspace.")
-    return job
+    return node.jobs.get(identity.workspace.id, evaluation_id, "evaluation")
 
 
 def _own_source(

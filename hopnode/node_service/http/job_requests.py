@@ -1,21 +1,25 @@
-"""What the routes of jobs share: an idempotency key's meaning, waiting for the end, the headers of what was accepted.
+"""How HTTP speaks of jobs: idempotency keys, waits that a caller prefers and may break off, headers of what was accepted.
 
-Knows jobs as rows of the queue, and no kind of them.
+Knows no kind of job; `jobs` starts them and waits for them.
 """
 
-import hashlib
-import json
+import re
 from typing import Any
 
-from fastapi import Request
-from pydantic import JsonValue
+from fastapi import Header, Request
 
 from hopnode.node_service.http.dependencies import Node
-from hopnode.node_service.http.waiting import wait_until
-from hopnode.worker.store.jobs import jobs
-from hopnode.worker.store.jobs.jobs import Idempotency, Job
+from hopnode.worker.store.jobs.jobs import Job
 
 RETRY_AFTER_SECONDS = 1
+_PREFERENCE = re.compile(r'\s*wait\s*=\s*"?(\d+(?:\.\d+)?)"?\s*', re.IGNORECASE)
+
+
+def idempotency_header(made: str) -> Any:
+    """The header `Idempotency-Key`, for the signature of a route; `made` says what the same key gives again."""
+    return Header(
+        min_length=1, max_length=255, description=f"The same key and body give the same {made} while it is kept."
+    )
 
 
 def accepted_headers(where: str) -> dict[str, Any]:
@@ -26,19 +30,14 @@ def accepted_headers(where: str) -> dict[str, Any]:
     }
 
 
-def idempotency_of(key: str | None, request: dict[str, JsonValue]) -> Idempotency | None:
-    """The key with a hash of what the request means, so that a client may order and space its JSON as it likes."""
-    if not key:
-        return None
-    return Idempotency(key, hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest())
+def preferred_wait(header: str | None) -> float | None:
+    """The seconds of `Prefer: wait=n` (RFC 7240); None where the header does not ask for it in this form."""
+    for preference in (header or "").split(","):
+        if found := _PREFERENCE.fullmatch(preference.split(";")[0]):
+            return float(found.group(1))
+    return None
 
 
-async def until_final(node: Node, job: Job, seconds: float, request: Request) -> Job:
+async def until_final(node: Node, workspace_id: str, job_id: str, seconds: float, request: Request) -> Job:
     """The job when it ends, or as it is after `seconds`, when the caller leaves or when the server stops."""
-    return await wait_until(
-        lambda: jobs.get_job(node.runtime.db, job.workspace_id, job.id),
-        lambda seen: seen.status.final,
-        seconds=seconds,
-        stopping=node.stopping,
-        gone=request.is_disconnected,
-    )
+    return await node.jobs.wait_for_end(workspace_id, job_id, seconds=seconds, gone=request.is_disconnected)

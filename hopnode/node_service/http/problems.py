@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from hopnode.worker.errors import NodeError
+from hopnode.worker.errors import InvalidField, NodeError
 from hopnode.worker.logs import get_logger
 
 MEDIA_TYPE = "application/problem+json"
@@ -186,6 +186,9 @@ def install(app: FastAPI, methods_of: Callable[[str], Iterable[str]]) -> None:
 
 async def _node_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, NodeError)
+    if isinstance(error, InvalidField):
+        wrong = FieldError(**{"in": "body"}, field=error.field, message=str(error), code=error.reason)
+        error = InvalidFields([wrong])
     headers: dict[str, str] = {}
     if error.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Bearer realm="hopnode"'

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from hopnode.node_service.http.dependencies import (
@@ -11,27 +11,26 @@ from hopnode.node_service.http.dependencies import (
     Cursor,
     Db,
     Limit,
-    Node,
     NodeRoute,
     OwnEvaluation,
     SearchReader,
     SearchWriter,
     Wait,
-    own_job,
 )
-from hopnode.node_service.http.job_requests import RETRY_AFTER_SECONDS, accepted_headers, idempotency_of, until_final
-from hopnode.node_service.http.problems import FieldError, InvalidFields, refusals
+from hopnode.node_service.http.job_requests import (
+    RETRY_AFTER_SECONDS,
+    accepted_headers,
+    idempotency_header,
+    until_final,
+)
+from hopnode.node_service.http.problems import refusals
 from hopnode.node_service.schemas.base import Page
 from hopnode.node_service.schemas.evaluations import EvaluationCreate, EvaluationRead, EvaluationSummary
-from hopnode.worker.errors import Conflict
 from hopnode.worker.evaluation.job import EvaluationRequest, questions_asked
-from hopnode.worker.store import collections
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.jobs import jobs
-from hopnode.worker.store.jobs.jobs import Job, JobStatus
+from hopnode.worker.store.jobs.jobs import Job
 
-PRIORITY = 10
-"""Behind searches (0): whoever waits for an answer goes before whoever waits for a figure."""
 router = APIRouter(route_class=NodeRoute, tags=["evaluations"])
 
 
@@ -48,15 +47,11 @@ def create_evaluation(
     body: EvaluationCreate,
     node: CurrentNode,
     response: Response,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            min_length=1, max_length=255, description="The same key and body give the same evaluation while it is kept."
-        ),
-    ] = None,
+    idempotency_key: Annotated[str | None, idempotency_header("evaluation")] = None,
 ) -> EvaluationRead:
     """Queues the questions of an evaluation: they are searched one after the other, and the results held against the gold."""
-    job = _queue(node, identity.workspace.id, body, idempotency_key)
+    order = EvaluationRequest.model_validate(body.job_request())
+    job = node.jobs.start_evaluation(identity.workspace.id, order, idempotency_key=idempotency_key).job
     response.headers["Location"] = EvaluationRead.address(job)
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return _read(node.runtime.db, job)
@@ -82,7 +77,7 @@ async def get_evaluation(
 ) -> EvaluationRead:
     """How far an evaluation is, and its report once it succeeded; `?wait=n` answers when it ends, after n seconds at most."""
     if wait > 0:
-        job = await until_final(node, job, min(wait, node.settings.max_wait_seconds), request)
+        job = await until_final(node, job.workspace_id, job.id, wait, request)
     if not job.status.final:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return await run_in_threadpool(_read, node.runtime.db, job)
@@ -93,37 +88,9 @@ async def get_evaluation(
     summary="Cancel an evaluation",
     responses=refusals("not-found", "conflict"),
 )
-def cancel_evaluation(identity: SearchWriter, job: OwnEvaluation, db: Db) -> EvaluationRead:
+def cancel_evaluation(identity: SearchWriter, job: OwnEvaluation, node: CurrentNode) -> EvaluationRead:
     """Ends an evaluation that is queued or running, also within a question; there is no report of a part of the questions."""
-    return _read(db, jobs.cancel(db, identity.workspace.id, job.id))
-
-
-def _queue(node: Node, workspace_id: str, body: EvaluationCreate, idempotency_key: str | None) -> Job:
-    db, request = node.runtime.db, body.job_request()
-    collections.get_collection(db, workspace_id, body.collection)
-    if body.compare_with is not None:
-        _check_comparable(db, workspace_id, body.compare_with, EvaluationRequest.model_validate(request))
-    job, is_new = jobs.create_job(
-        db,
-        workspace_id=workspace_id,
-        kind="evaluation",
-        role="agent",
-        request=request,
-        priority=PRIORITY,
-        idempotency=idempotency_of(idempotency_key, request),
-    )
-    if is_new:
-        node.dispatcher.kick("agent")
-    return job
-
-
-def _check_comparable(db: Database, workspace_id: str, earlier_id: str, request: EvaluationRequest) -> None:
-    """Raises `NotFound`, `Conflict` where there is no report, and InvalidFields where the questions are others."""
-    earlier = own_job(db, workspace_id, earlier_id, "evaluation")
-    if earlier.status is not JobStatus.SUCCEEDED:
-        raise Conflict(f"The evaluation to compare with has no report: it is {earlier.status}.")
-    if why := request.differs_from(EvaluationRequest.model_validate(earlier.request)):
-        raise InvalidFields([FieldError(**{"in": "body"}, field="compare_with", message=why, code="other_questions")])
+    return _read(node.runtime.db, node.jobs.cancel(identity.workspace.id, job.id, "evaluation"))
 
 
 def _read(db: Database, job: Job) -> EvaluationRead:

@@ -12,32 +12,27 @@ from hopnode.node_service.http.dependencies import (
     Cursor,
     Db,
     Limit,
-    Node,
     NodeRoute,
     OwnSearch,
     SearchReader,
     SearchWriter,
     Wait,
 )
-from hopnode.node_service.http.job_requests import RETRY_AFTER_SECONDS, accepted_headers, idempotency_of, until_final
-from hopnode.node_service.http.problems import FieldError, InvalidFields, refusals
-from hopnode.node_service.http.waiting import preferred_wait
+from hopnode.node_service.http.job_requests import (
+    RETRY_AFTER_SECONDS,
+    accepted_headers,
+    idempotency_header,
+    preferred_wait,
+    until_final,
+)
+from hopnode.node_service.http.problems import refusals
+from hopnode.node_service.jobs import SearchOrder
 from hopnode.node_service.schemas.base import Page
 from hopnode.node_service.schemas.jobs import SearchCreate, SearchRead, SearchSummary
-from hopnode.worker.corpus.finding.filters import compile_filter
-from hopnode.worker.store import collections
 from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import Job
 
 router = APIRouter(route_class=NodeRoute, tags=["searches"])
-
-_NO_ANSWERS = FieldError(
-    **{"in": "body"},
-    field="answer",
-    message="This node writes no answers: set HOPNODE_ANSWER_MODEL (and HOPNODE_ANSWER_URL, unless the model is served at "
-    "HOPNODE_CHAT_URL) for all its processes, or leave `answer` out",
-    code="no_answer_endpoint",
-)
 
 _HEADERS = accepted_headers("The search.")
 _ACCEPTED: dict[int | str, dict[str, Any]] = {
@@ -64,19 +59,18 @@ async def create_search(
     node: CurrentNode,
     request: Request,
     prefer: Annotated[str | None, Header(description="`wait=n`: wait up to n seconds for the end.")] = None,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            min_length=1, max_length=255, description="The same key and body give the same search while it is kept."
-        ),
-    ] = None,
+    idempotency_key: Annotated[str | None, idempotency_header("search")] = None,
 ) -> Response:
     """Queues a search and answers at once with where to ask for it, or waits a little when `Prefer: wait=n` asks so."""
-    job = await run_in_threadpool(_queue, node, identity.workspace.id, body, idempotency_key)
+    order = SearchOrder.model_validate(body.job_request())
+    started = await run_in_threadpool(
+        node.jobs.start_search, identity.workspace.id, order, idempotency_key=idempotency_key
+    )
+    job = started.job
     headers = {"Location": SearchRead.address(job)}
     if (seconds := preferred_wait(prefer)) is not None:
         seconds = min(seconds, node.settings.max_wait_seconds)
-        job = await until_final(node, job, seconds, request)
+        job = await until_final(node, job.workspace_id, job.id, seconds, request)
         headers["Preference-Applied"] = f"wait={seconds:g}"
         if job.status.final:
             return _answer(job, 201, headers)
@@ -116,7 +110,7 @@ async def get_search(
 ) -> Response:
     """The state of a search, and its result once it succeeded; `?wait=n` answers when it ends, after n seconds at most."""
     if wait > 0:
-        job = await until_final(node, job, min(wait, node.settings.max_wait_seconds), request)
+        job = await until_final(node, job.workspace_id, job.id, wait, request)
     answer = _answer(job, 200, {"Cache-Control": "private, no-cache"})
     answer.headers["ETag"] = tag = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'
     if _matches(tag, if_none_match):
@@ -125,30 +119,9 @@ async def get_search(
 
 
 @router.post("/v1/searches/{search_id}/cancel", summary="Cancel a search", responses=refusals("not-found", "conflict"))
-def cancel_search(identity: SearchWriter, job: OwnSearch, db: Db) -> SearchRead:
+def cancel_search(identity: SearchWriter, job: OwnSearch, node: CurrentNode) -> SearchRead:
     """Ends a search that is queued or running; the agent stops at its next step, and nothing it found is kept."""
-    return SearchRead.of(jobs.cancel(db, identity.workspace.id, job.id))
-
-
-def _queue(node: Node, workspace_id: str, body: SearchCreate, idempotency_key: str | None) -> Job:
-    db = node.runtime.db
-    for name in body.collection_names:
-        collections.get_collection(db, workspace_id, name)
-    compile_filter(body.filter or {})
-    if body.answer and node.runtime.answers is None:
-        raise InvalidFields([_NO_ANSWERS])
-    request = body.job_request()
-    job, is_new = jobs.create_job(
-        db,
-        workspace_id=workspace_id,
-        kind="search",
-        role="agent",
-        request=request,
-        idempotency=idempotency_of(idempotency_key, request),
-    )
-    if is_new:
-        node.dispatcher.kick("agent")
-    return job
+    return SearchRead.of(node.jobs.cancel(identity.workspace.id, job.id, "search"))
 
 
 def _answer(job: Job, status: int, headers: dict[str, str]) -> Response:

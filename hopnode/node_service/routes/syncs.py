@@ -15,8 +15,8 @@ from hopnode.node_service.http.dependencies import (
     SourcesWriter,
     Wait,
 )
+from hopnode.node_service.http.job_requests import until_final
 from hopnode.node_service.http.problems import refusals
-from hopnode.node_service.http.waiting import wait_until
 from hopnode.node_service.schemas.base import Page
 from hopnode.node_service.schemas.jobs import SyncCreate, SyncRead
 from hopnode.worker.store.database import Database
@@ -41,14 +41,12 @@ def create_sync(
     identity: SourcesWriter,
     source: OwnSource,
     node: CurrentNode,
-    db: Db,
     response: Response,
     body: SyncCreate = AS_USUAL,
 ) -> SyncRead:
     """Queues a run of the source; one at a time. The body may be left out."""
-    sync = sources.create_sync(db, identity.workspace.id, source.id, confirm_deletes=body.confirm_deletes)
-    node.dispatcher.kick("sync")
-    read = _read(db, sync)
+    sync = node.jobs.start_sync(identity.workspace.id, source.id, confirm_deletes=body.confirm_deletes)
+    read = _read(node.runtime.db, sync)
     response.headers["Location"] = read.url
     response.headers["Retry-After"] = "1"
     return read
@@ -65,21 +63,16 @@ def list_syncs(identity: SourcesReader, source: OwnSource, db: Db, limit: Limit 
 async def get_sync(_: SourcesReader, sync: OwnSync, node: CurrentNode, request: Request, wait: Wait = 0) -> SyncRead:
     """The state of a sync and its counts so far; `?wait=n` answers when it ends, after n seconds at most."""
     db = node.runtime.db
-    await wait_until(
-        lambda: jobs.get_job(db, sync.workspace_id, sync.job_id),
-        lambda job: job.status.final,
-        seconds=min(wait, node.settings.max_wait_seconds),
-        stopping=node.stopping,
-        gone=request.is_disconnected,
-    )
+    if wait > 0:
+        await until_final(node, sync.workspace_id, sync.job_id, wait, request)
     return await run_in_threadpool(lambda: _read(db, sources.get_sync(db, sync.workspace_id, sync.id)))
 
 
 @router.post("/v1/syncs/{sync_id}/cancel", summary="Cancel a sync", responses=refusals("not-found", "conflict"))
-def cancel_sync(identity: SourcesWriter, sync: OwnSync, db: Db) -> SyncRead:
+def cancel_sync(identity: SourcesWriter, sync: OwnSync, node: CurrentNode) -> SyncRead:
     """Ends a sync that is queued or running; documents that it has brought stay, and the next one goes on from there."""
-    jobs.cancel(db, identity.workspace.id, sync.job_id)
-    return _read(db, sync)
+    node.jobs.cancel(identity.workspace.id, sync.job_id, "sync")
+    return _read(node.runtime.db, sync)
 
 
 def _read(db: Database, sync: Sync) -> SyncRead:

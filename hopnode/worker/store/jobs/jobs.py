@@ -28,7 +28,7 @@ from hopnode.worker.store.jobs.claims import (
     release,
 )
 from hopnode.worker.store.jobs.record import Job, JobStatus, JsonObject, Step, json_or_null, to_job
-from hopnode.worker.store.tables import idempotency_keys, job_steps, jobs
+from hopnode.worker.store.tables import idempotency_keys, job_steps, jobs, workspaces
 
 __all__ = [
     "Idempotency",
@@ -50,6 +50,7 @@ __all__ = [
     "give_back",
     "is_in_the_way",
     "job_counts",
+    "join_or_create_job",
     "list_jobs",
     "list_steps",
     "look",
@@ -104,6 +105,27 @@ def create_job(
             return job, True
         connection.execute(jobs.delete().where(jobs.c.id == job.id))
         return _earlier(connection, workspace_id, idempotency), False
+
+
+def join_or_create_job(
+    db: Database, *, workspace_id: str, kind: str, role: str, request: JsonObject
+) -> tuple[Job, bool]:
+    """The newest job of this workspace and kind that has the same request and has not ended; else a new one.
+
+    Also says whether it is new. Two callers at once get the same job: the row of the workspace is held meanwhile.
+    """
+    alike = sa.and_(jobs.c.workspace_id == workspace_id, jobs.c.kind == kind, jobs.c.status.in_(_OPEN))
+    statement = sa.select(jobs).where(alike).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+    turn = sa.select(workspaces.c.id).where(workspaces.c.id == workspace_id).with_for_update(key_share=True)
+    with db.write() as connection:
+        connection.execute(turn)
+        for row in connection.execute(statement).mappings():
+            if row["request"] == request:
+                return to_job(row), False
+        now = db.now(connection)
+        return create_job_in(
+            connection, now=now, workspace_id=workspace_id, kind=kind, role=role, request=request
+        ), True
 
 
 def create_job_in(

@@ -1,24 +1,21 @@
-"""Waiting on the server's side until a job is done: event-loop naps between short looks at the database.
+"""Waiting on the server's side until something is done: event-loop naps between short looks at the database.
 
-A waiting request holds no thread, so any number of them leaves the thread pool to the routes; all of them end at once
-when the server stops. Knows neither jobs nor HTTP routes beyond the `Prefer` header.
+A waiting caller holds no thread, so any number of them leaves the thread pool to the others. Knows neither jobs nor HTTP.
 """
 
-import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import anyio
-from starlette.concurrency import run_in_threadpool
+from anyio import to_thread
 
 T = TypeVar("T")
 
 FIRST_NAP_SECONDS = 0.05
 LONGEST_NAP_SECONDS = 0.2
 _GROWTH = 1.3
-_PREFERENCE = re.compile(r'\s*wait\s*=\s*"?(\d+(?:\.\d+)?)"?\s*', re.IGNORECASE)
 
 
 def naps() -> Iterator[float]:
@@ -42,17 +39,9 @@ async def wait_until(
     """
     until = time.monotonic() + seconds
     for nap in naps():
-        seen = await run_in_threadpool(look)
+        seen = await to_thread.run_sync(look)
         left = until - time.monotonic()
         if done(seen) or left <= 0 or stopping.is_set() or await gone():
             return seen
         await anyio.sleep(min(nap, left))
     raise AssertionError("naps() has no end")
-
-
-def preferred_wait(header: str | None) -> float | None:
-    """The seconds of `Prefer: wait=n` (RFC 7240); None where the header does not ask for it in this form."""
-    for preference in (header or "").split(","):
-        if found := _PREFERENCE.fullmatch(preference.split(";")[0]):
-            return float(found.group(1))
-    return None

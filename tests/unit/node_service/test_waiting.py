@@ -1,13 +1,12 @@
-"""Waiting without a thread: naps, the end of a wait, and the `Prefer` header."""
+"""Waiting without a thread: naps, and the end of a wait."""
 
 import itertools
 import threading
 import time
 
 import anyio
-import pytest
 
-from hopnode.node_service.http.waiting import FIRST_NAP_SECONDS, LONGEST_NAP_SECONDS, naps, preferred_wait, wait_until
+from hopnode.node_service.waiting import FIRST_NAP_SECONDS, LONGEST_NAP_SECONDS, naps, wait_until
 
 
 async def never_gone() -> bool:
@@ -26,26 +25,6 @@ def waited(look, done, seconds=5.0, stopping=None, left=never_gone):
         return await wait_until(look, done, seconds=seconds, stopping=event, gone=left)
 
     return anyio.run(run), time.monotonic() - started
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        ("wait=10", 10),
-        ("respond-async, wait=10", 10),
-        ('Wait = "3"', 3),
-        ("wait=0.5; foo=bar", 0.5),
-        ("respond-async", None),
-        ("wait", None),
-        ("wait=soon", None),
-        ("wait=-1", None),
-        ("await=5", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_the_preferred_wait_is_read_as_rfc_7240_writes_it(header, seconds) -> None:
-    assert preferred_wait(header) == seconds
 
 
 def test_naps_grow_from_short_to_the_longest_and_stay_there() -> None:

@@ -1,0 +1,188 @@
+"""The one way to start, join, wait for and cancel the jobs of a node, for every face that it has: HTTP routes and others.
+
+Knows no request and no form of answer: callers hand in typed orders and get jobs back, or an error of `worker.errors`.
+"""
+
+import hashlib
+import json
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, Field, JsonValue
+
+from hopnode.node_service.waiting import wait_until
+from hopnode.worker.corpus.finding.filters import compile_filter
+from hopnode.worker.errors import Conflict, InvalidField, NotFound
+from hopnode.worker.evaluation.job import EvaluationRequest
+from hopnode.worker.queue.dispatch import Dispatcher
+from hopnode.worker.searches.job import SearchRequest
+from hopnode.worker.store import collections
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs as job_table
+from hopnode.worker.store.jobs.jobs import Idempotency, Job, JobStatus
+from hopnode.worker.store.sources import sources
+from hopnode.worker.store.sources.sources import Sync
+
+JobKind = Literal["search", "sync", "evaluation"]
+
+EVALUATION_PRIORITY = 10
+"""Behind searches (0): whoever waits for an answer goes before whoever waits for a figure."""
+
+_NO_ANSWERS = (
+    "This node writes no answers: set HOPNODE_ANSWER_MODEL (and HOPNODE_ANSWER_URL, unless the model is served at "
+    "HOPNODE_CHAT_URL) for all its processes, or leave `answer` out"
+)
+
+
+class SearchOrder(SearchRequest):
+    """A search as a caller orders it: what the worker reads of it, and what is kept for the caller alone."""
+
+    metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+
+@dataclass(frozen=True)
+class Started:
+    """The job that an order led to. `is_new` is False where the order joined a job that was there before."""
+
+    job: Job
+    is_new: bool
+
+
+async def stays() -> bool:
+    """The `gone` of a caller who cannot hang up."""
+    return False
+
+
+@dataclass(frozen=True)
+class JobDesk:
+    """Where jobs are ordered, followed and called off. Every verb takes the workspace, and sees nothing of another.
+
+    `writes_answers` says whether the node has a model for answers; `stopping` ends all waits; no wait takes longer than
+    `longest_wait_seconds`. Methods that are not `async` block for a short transaction: call them from a thread.
+    """
+
+    db: Database
+    dispatcher: Dispatcher
+    writes_answers: bool
+    stopping: threading.Event
+    longest_wait_seconds: float
+
+    def start_search(self, workspace_id: str, order: SearchOrder, *, idempotency_key: str | None = None) -> Started:
+        """Queues a search, or finds the earlier one of this idempotency key.
+
+        Raises `NotFound` for a collection, `InvalidRequest` for a filter, `InvalidField` for an answer that nobody can
+        write, and `IdempotencyMismatch` where the key belongs to another order.
+        """
+        self._check_search(workspace_id, order)
+        return self._start(workspace_id, "search", order, idempotency_key=idempotency_key)
+
+    def join_search(self, workspace_id: str, order: SearchOrder) -> Started:
+        """The search of this workspace that answers the very same order and has not ended; else a new one.
+
+        For callers who repeat themselves without an idempotency key. Two at once get the same search. Raises what
+        `start_search` raises.
+        """
+        self._check_search(workspace_id, order)
+        job, is_new = job_table.join_or_create_job(
+            self.db, workspace_id=workspace_id, kind="search", role="agent", request=_request(order)
+        )
+        return self._kicked(Started(job, is_new))
+
+    def start_evaluation(
+        self, workspace_id: str, order: EvaluationRequest, *, idempotency_key: str | None = None
+    ) -> Started:
+        """Queues an evaluation, or finds the earlier one of this idempotency key.
+
+        Raises `NotFound` for the collection or the evaluation to compare with, `Conflict` where that one has no report,
+        `InvalidField` where its questions are others, and `IdempotencyMismatch`.
+        """
+        collections.get_collection(self.db, workspace_id, order.collection)
+        if order.compare_with is not None:
+            self._check_comparable(workspace_id, order.compare_with, order)
+        return self._start(
+            workspace_id, "evaluation", order, priority=EVALUATION_PRIORITY, idempotency_key=idempotency_key
+        )
+
+    def start_sync(self, workspace_id: str, source_id: str, *, confirm_deletes: bool = False) -> Sync:
+        """Queues a run of the source; `confirm_deletes` lets it forget more at once than the brake allows.
+
+        Raises `NotFound` for the source, and `Conflict` with the detail `sync_id` while another run of it has not ended.
+        """
+        sync = sources.create_sync(self.db, workspace_id, source_id, confirm_deletes=confirm_deletes)
+        self.dispatcher.kick("sync")
+        return sync
+
+    def get(self, workspace_id: str, job_id: str, kind: JobKind) -> Job:
+        """The job as it is now. One of another workspace or kind is `NotFound`, as if it did not exist."""
+        job = job_table.get_job(self.db, workspace_id, job_id)
+        if job.kind != kind:
+            raise NotFound(f"There is no job {job_id} in this workspace.")
+        return job
+
+    async def wait_for_end(
+        self, workspace_id: str, job_id: str, *, seconds: float, gone: Callable[[], Awaitable[bool]] = stays
+    ) -> Job:
+        """The job when it has ended, or as it is after `seconds`, when the caller is `gone` or when the node stops.
+
+        Holds no thread while it waits. Raises `NotFound`, also when the job is forgotten meanwhile.
+        """
+        return await wait_until(
+            lambda: job_table.get_job(self.db, workspace_id, job_id),
+            lambda job: job.status.final,
+            seconds=min(seconds, self.longest_wait_seconds),
+            stopping=self.stopping,
+            gone=gone,
+        )
+
+    def cancel(self, workspace_id: str, job_id: str, kind: JobKind) -> Job:
+        """Ends a queued or running job at once; its worker learns of it by itself, and nothing it brings is kept.
+
+        Raises `NotFound`, and `Conflict` when the job has ended already.
+        """
+        return job_table.cancel(self.db, workspace_id, self.get(workspace_id, job_id, kind).id)
+
+    def _check_search(self, workspace_id: str, order: SearchOrder) -> None:
+        for name in order.collections:
+            collections.get_collection(self.db, workspace_id, name)
+        compile_filter(order.filter or {})
+        if order.answer and not self.writes_answers:
+            raise InvalidField("answer", "no_answer_endpoint", _NO_ANSWERS)
+
+    def _check_comparable(self, workspace_id: str, earlier_id: str, order: EvaluationRequest) -> None:
+        earlier = self.get(workspace_id, earlier_id, "evaluation")
+        if earlier.status is not JobStatus.SUCCEEDED:
+            raise Conflict(f"The evaluation to compare with has no report: it is {earlier.status}.")
+        if why := order.differs_from(EvaluationRequest.model_validate(earlier.request)):
+            raise InvalidField("compare_with", "other_questions", why)
+
+    def _start(
+        self, workspace_id: str, kind: JobKind, order: BaseModel, *, priority: int = 0, idempotency_key: str | None
+    ) -> Started:
+        request = _request(order)
+        job, is_new = job_table.create_job(
+            self.db,
+            workspace_id=workspace_id,
+            kind=kind,
+            role="agent",
+            request=request,
+            priority=priority,
+            idempotency=Idempotency(idempotency_key, _sha256(request)) if idempotency_key else None,
+        )
+        return self._kicked(Started(job, is_new))
+
+    def _kicked(self, started: Started) -> Started:
+        if started.is_new:
+            self.dispatcher.kick(started.job.role)
+        return started
+
+
+def _request(order: BaseModel) -> dict[str, JsonValue]:
+    """What the job row keeps of an order."""
+    return order.model_dump(mode="json")
+
+
+def _sha256(request: Mapping[str, JsonValue]) -> str:
+    """A hash of what the order means: a caller may arrange and space its JSON as it likes."""
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
