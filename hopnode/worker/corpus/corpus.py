@@ -17,7 +17,7 @@ from hopnode.worker.corpus.chunking.chunker import MAX_TOKENS
 from hopnode.worker.corpus.finding.engines import RANK_BM25
 from hopnode.worker.corpus.finding.filters import compile_filter
 from hopnode.worker.corpus.finding.grep import Grep
-from hopnode.worker.corpus.finding.question_view import CorpusInsight
+from hopnode.worker.corpus.finding.insight import CorpusInsight
 from hopnode.worker.corpus.finding.search import Search, SearchMemory
 from hopnode.worker.corpus.ingest import Ingest
 from hopnode.worker.corpus.parsing.parser import ParserPool

@@ -15,6 +15,8 @@ from hopnode.worker.corpus.analyzer import analyze
 
 LONGEST_NAME = 8
 """Terms; longer names are cut."""
+MOST_SHARERS = 20
+"""Documents that may go by one name; a name that more of them share says nothing, and is neither looked up nor a link."""
 
 _OPENING_CHARACTERS = 200
 _OPENING_WORDS = 12

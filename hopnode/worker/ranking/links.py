@@ -4,11 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from hopnode.worker.corpus.names import MOST_SHARERS
 from hopnode.worker.ranking.chunk_terms import Reading
 from hopnode.worker.ranking.index_view import NamedRow
-
-MOST_SHARERS = 20
-"""A name that more documents go by is no link."""
 
 Phrase: TypeAlias = tuple[str, ...]
 Owners: TypeAlias = Mapping[Phrase, Sequence[NamedRow]]

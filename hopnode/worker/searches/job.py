@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from hopnode.worker.corpus.corpus import Corpus
-from hopnode.worker.corpus.finding.question_view import CorpusInsight
+from hopnode.worker.corpus.finding.insight import CorpusInsight
 from hopnode.worker.corpus.records import Chunk, SearchHits
 from hopnode.worker.harness.agent import Policy, SearchAgent
 from hopnode.worker.harness.budget import Limits

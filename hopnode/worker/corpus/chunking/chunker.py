@@ -12,7 +12,7 @@ from typing import Protocol
 from semantic_text_splitter import CodeSplitter, MarkdownSplitter, TextSplitter
 
 from hopnode.worker.corpus.chunking.outline import Outline, outline_of
-from hopnode.worker.corpus.chunking.slices import segments
+from hopnode.worker.corpus.chunking.slices import slices
 from hopnode.worker.corpus.records import ChunkSpan, PageSpan, ParsedDocument
 from hopnode.worker.tokens import count_tokens
 
@@ -77,7 +77,7 @@ def chunk(document: ParsedDocument, max_tokens: int = MAX_TOKENS) -> list[ChunkS
 
 
 def _pieces(text: str, outline: Outline, splitter: _Splitter) -> Iterator[tuple[int, str]]:
-    for start, end in segments(text, outline):
+    for start, end in slices(text, outline):
         for offset, piece in splitter.chunk_indices(text[start:end]):
             if piece and not piece.isspace():
                 yield start + offset, piece

@@ -1,4 +1,4 @@
-"""Cuts a long text into bounded segments at its strongest boundaries, so that no later step is quadratic in the text.
+"""Cuts a long text into bounded slices at its strongest boundaries, so that no later step is quadratic in the text.
 
 Knows lines, headings and fences; it counts characters, never tokens.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from hopnode.worker.corpus.chunking.outline import Outline
 
-SEGMENT_CHARACTERS = 32_000
+SLICE_CHARACTERS = 32_000
 LONG_LINE_CHARACTERS = 6_000
 UNBROKEN_CHARACTERS = 2_500
 
@@ -21,12 +21,12 @@ _ZWJ = "\u200d"
 _GLUED = re.compile("[\u200c\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]")
 
 
-def segments(text: str, outline: Outline) -> Iterator[tuple[int, int]]:
+def slices(text: str, outline: Outline) -> Iterator[tuple[int, int]]:
     """Tiles `text` with (start, end) pairs: at most 32,000 characters each, 6,000 within a line longer than that, 2,500
     within a line that long without sentence ends.
 
     A splitter that works word by word over the rest of its input is quadratic in a line without sentence ends (1 MB of
-    random letters: 40 s, 300,000 Chinese characters: 90 s); over such segments it is linear.
+    random letters: 40 s, 300,000 Chinese characters: 90 s); over such slices it is linear.
     """
     start = 0
     for line in _LINE_LONGER.finditer(text):
@@ -37,8 +37,8 @@ def segments(text: str, outline: Outline) -> Iterator[tuple[int, int]]:
 
 
 def _lines(text: str, outline: Outline, start: int, end: int) -> Iterator[tuple[int, int]]:
-    while end - start > SEGMENT_CHARACTERS:
-        cut = _cut_between_lines(text, outline, start, start + SEGMENT_CHARACTERS)
+    while end - start > SLICE_CHARACTERS:
+        cut = _cut_between_lines(text, outline, start, start + SLICE_CHARACTERS)
         yield start, cut
         start = cut
     if start < end:

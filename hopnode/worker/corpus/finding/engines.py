@@ -12,7 +12,7 @@ from hopnode.worker.corpus.sqlite.lexical import (
 )
 from hopnode.worker.corpus.sqlite.postings import PostingIndex, PostingLists
 from hopnode.worker.corpus.sqlite.reading import CollectionRow
-from hopnode.worker.corpus.sqlite.text_store import Connection
+from hopnode.worker.corpus.sqlite.text_store import Snapshot
 
 RANK_BM25, POSTINGS, FTS5 = "rank-bm25", "postings", "fts5"
 
@@ -24,28 +24,31 @@ class LexicalEngines:
         self._small = SmallIndexes()
         self._large = PostingLists()
 
-    def index(self, connection: Connection, row: CollectionRow) -> LexicalIndex:
-        """The fastest engine that stands at the connection's snapshot; FTS5 always does."""
+    def index(self, snapshot: Snapshot, row: CollectionRow) -> LexicalIndex:
+        """The fastest engine that stands at the snapshot; FTS5 always does."""
         found: RankBm25Index | PostingIndex | None
         if row.chunks <= SMALL_COLLECTION:
-            found = self._small.get(connection, row.number, row.index_version)
+            found = self._small.get(snapshot, row.number, row.index_version)
         else:
-            found = self._large.get(connection, row)
-        return found or Fts5Index(connection, row.number, row.chunks)
+            found = self._large.get(snapshot, row)
+        return found or Fts5Index(snapshot, row.number, row.chunks)
 
-    def name(self, connection: Connection, row: CollectionRow) -> str:
-        """Which engine answers now; a small collection is answered by FTS5 as long as every search finds it changed."""
+    def name(self, snapshot: Snapshot, row: CollectionRow) -> str:
+        """Which engine a search of this snapshot would be answered by now; asking changes nothing about that.
+
+        A small collection is answered by FTS5 as long as every search finds it changed.
+        """
         if row.chunks <= SMALL_COLLECTION:
             return RANK_BM25
-        return POSTINGS if self._large.get(connection, row) else FTS5
+        return POSTINGS if self._large.get(snapshot, row) else FTS5
 
-    def frequencies(self, connection: Connection, row: CollectionRow, terms: Iterable[str]) -> dict[str, int]:
+    def frequencies(self, snapshot: Snapshot, row: CollectionRow, terms: Iterable[str]) -> dict[str, int]:
         """In how many chunks of a collection each term stands; unknown terms are left out.
 
         In a large collection chunks that were deleted lately count still: FTS5 knows it exactly, and reads all that it
         has on a term to count.
         """
-        large = self._large.get(connection, row) if row.chunks > SMALL_COLLECTION else None
+        large = self._large.get(snapshot, row) if row.chunks > SMALL_COLLECTION else None
         if large:
             return large.frequencies(terms)
-        return document_frequencies(connection, row.number, terms)
+        return document_frequencies(snapshot, row.number, terms)

@@ -3,11 +3,10 @@
 A large collection is narrowed down by a trigram index first; what the index does not hold yet is scanned.
 """
 
-import json
 import re
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Protocol
 
@@ -15,8 +14,8 @@ import re2
 
 from hopnode.worker.corpus.finding.legs import Scope
 from hopnode.worker.corpus.sqlite.lexical import rows_with_trigrams
-from hopnode.worker.corpus.sqlite.reading import CollectionRow
-from hopnode.worker.corpus.sqlite.text_store import Connection
+from hopnode.worker.corpus.sqlite.reading import CollectionRow, texts_behind, texts_of_rows
+from hopnode.worker.corpus.sqlite.text_store import Snapshot
 from hopnode.worker.errors import InvalidRequest
 
 LONGEST_PATTERN_BYTES = 1_024
@@ -37,13 +36,13 @@ class Grep:
         self._ends_at = time.monotonic() + max_seconds
         self._max_seconds = max_seconds
 
-    def rows(self, connection: Connection, collection: CollectionRow, scope: Scope, limit: int) -> list[int]:
+    def rows(self, snapshot: Snapshot, collection: CollectionRow, scope: Scope, limit: int) -> list[int]:
         """The first `limit` matching rows of the collection, in the order in which they were stored.
 
         Raises `InvalidRequest` when time is up before the search is through.
         """
         found: list[int] = []
-        for row, text in self._candidates(connection, collection, scope):
+        for row, text in self._candidates(snapshot, collection, scope):
             if time.monotonic() > self._ends_at:
                 raise InvalidRequest(
                     f"The pattern was not through after {self._max_seconds:g} s. Give it a literal of three characters "
@@ -55,19 +54,16 @@ class Grep:
                     break
         return found
 
-    def _candidates(
-        self, connection: Connection, collection: CollectionRow, scope: Scope
-    ) -> Iterator[tuple[int, bytes]]:
+    def _candidates(self, snapshot: Snapshot, collection: CollectionRow, scope: Scope) -> Iterator[tuple[int, bytes]]:
         indexed = collection.grep_row if self._trigrams else 0
         after, wanted = 0, _FIRST_BATCH
         while indexed:
-            rows = rows_with_trigrams(connection, collection.number, self._trigrams, after, wanted)
-            yield from _texts(connection, [row for row in rows if _allowed(row, scope)])
+            rows = rows_with_trigrams(snapshot, collection.number, self._trigrams, after, wanted)
+            yield from texts_of_rows(snapshot, [row for row in rows if _allowed(row, scope)])
             if len(rows) < wanted:
                 break
             after, wanted = rows[-1], min(2 * wanted, _LARGEST_BATCH)
-        statement = "SELECT row, CAST(text AS BLOB) FROM chunk WHERE collection = ? AND row > ? ORDER BY row"
-        for row, text in connection.execute(statement, (collection.number, indexed)):
+        for row, text in texts_behind(snapshot, collection.number, indexed):
             if _allowed(row, scope):
                 yield row, text
 
@@ -152,8 +148,3 @@ def _literal_runs(pattern: str) -> list[str]:
 
 def _allowed(row: int, scope: Scope) -> bool:
     return scope is None or row in scope
-
-
-def _texts(connection: Connection, rows: Sequence[int]) -> list[tuple[int, bytes]]:
-    statement = "SELECT k.row, CAST(k.text AS BLOB) FROM json_each(?) j CROSS JOIN chunk k ON k.row = j.value"
-    return connection.execute(statement, (json.dumps(rows),)).fetchall()

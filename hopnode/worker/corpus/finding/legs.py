@@ -22,10 +22,11 @@ from hopnode.worker.corpus.sqlite.reading import (
     CollectionRow,
     live_rows,
     metadata_of_documents,
+    rows_of_collection,
     rows_of_documents,
     vectors_of_rows,
 )
-from hopnode.worker.corpus.sqlite.text_store import Connection
+from hopnode.worker.corpus.sqlite.text_store import Snapshot
 from hopnode.worker.corpus.vectors.chroma import Vectors
 
 EXACT_SCOPE = 1_000
@@ -46,7 +47,7 @@ class Scopes:
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[int, int, str], frozenset[int]] = OrderedDict()
 
-    def get(self, connection: Connection, row: CollectionRow, filter: Mapping[str, JsonValue] | None) -> Scope:
+    def get(self, snapshot: Snapshot, row: CollectionRow, filter: Mapping[str, JsonValue] | None) -> Scope:
         """The rows of the collection whose document passes the filter; None when there is no filter."""
         if not filter:
             return None
@@ -56,8 +57,8 @@ class Scopes:
                 self._known.move_to_end(key)
                 return known
         passes = compile_filter(filter)
-        documents = (one for one, metadata in metadata_of_documents(connection, row.number) if passes(metadata))
-        rows = frozenset(rows_of_documents(connection, documents))
+        documents = (one for one, metadata in metadata_of_documents(snapshot, row.number) if passes(metadata))
+        rows = frozenset(rows_of_documents(snapshot, documents))
         with self._lock:
             self._known[key] = rows
             while len(self._known) > _KEPT_SCOPES:
@@ -72,7 +73,7 @@ class Retrieval:
     `vector_lag` is the number of changes that Chroma does not know yet.
     """
 
-    connection: Connection
+    snapshot: Snapshot
     row: CollectionRow
     workspace_id: str
     scope: Scope
@@ -97,7 +98,7 @@ class Retrieval:
             return self._scan(vector, limit)
         while True:
             named = vectors.query(name, vector, asked)
-            found = list(islice(self._wanted(live_rows(self.connection, self.row.number, named)), limit))
+            found = list(islice(self._wanted(live_rows(self.snapshot, self.row.number, named)), limit))
             if len(found) >= limit or len(named) < asked:
                 return found
             if asked >= _DEEPEST_QUERY:
@@ -111,16 +112,12 @@ class Retrieval:
         return int(depth / min(share, 1.0))
 
     def _scan(self, vector: NDArray[np.float32], limit: int) -> list[int]:
-        scope = self.scope if self.scope is not None else self._all_rows()
-        rows, matrix = vectors_of_rows(self.connection, self.row.embedder or "", sorted(self._wanted(scope)))
+        scope = self.scope if self.scope is not None else rows_of_collection(self.snapshot, self.row.number)
+        rows, matrix = vectors_of_rows(self.snapshot, self.row.embedder or "", sorted(self._wanted(scope)))
         if not rows:
             return []
         order = np.argsort(-(matrix @ vector), kind="stable")
         return [rows[index] for index in order[:limit]]
-
-    def _all_rows(self) -> list[int]:
-        statement = "SELECT row FROM chunk WHERE collection = ?"
-        return [found[0] for found in self.connection.execute(statement, (self.row.number,))]
 
     def _wanted(self, rows: Iterable[int]) -> Iterable[int]:
         return (row for row in rows if row not in self.excluded and (self.scope is None or row in self.scope))

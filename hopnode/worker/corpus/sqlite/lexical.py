@@ -1,4 +1,4 @@
-"""The lexical leg: which chunks share words with a query, best first, by BM25 (k1 1.2, b 0.75).
+"""The lexical leg: which chunks share words with a query, best first, by BM25 (`bm25.py`).
 
 Three engines answer alike: rank-bm25 in memory for small collections, posting lists (`postings.py`) for large ones, and
 FTS5 inside the workspace's file, kept up to date by every write, whenever neither is ready. None knows what a document
@@ -7,10 +7,9 @@ is; a row is a chunk's number.
 # ruff: noqa: S608 - table names end in the collection's number, which is an integer of ours
 
 import json
-import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,16 +17,11 @@ import numpy as np
 from rank_bm25 import BM25Okapi
 
 from hopnode.worker.corpus.analyzer import analyze
+from hopnode.worker.corpus.bm25 import K1, B, idf, telling_terms
 from hopnode.worker.corpus.sqlite.text_store import Connection
 
 SMALL_COLLECTION = 2_000
 """Chunks up to which rank-bm25 answers; beyond it one query costs more than FTS5 and a rebuild more than a write."""
-GUARDED_COLLECTION = 5_000
-"""Chunks from which terms that are nearly everywhere are left out of a query: FTS5 scores every chunk that has them."""
-COMMON_SHARE = 0.2
-K1, B = 1.2, 0.75
-"""The constants of BM25 that FTS5 is built with; every engine ranks by them."""
-_MOST_TERMS = 64
 _KEPT_INDEXES = 32
 
 
@@ -42,21 +36,6 @@ class LexicalIndex(Protocol):
 def indexed_text(title: str, heading: str, text: str) -> str:
     """What stands for a chunk in both legs: its text below its title and headings, which say what it is about."""
     return "\n".join(part for part in (title, heading, text) if part)
-
-
-def telling_terms(frequency: Mapping[str, int], chunks: int) -> list[str]:
-    """The terms worth ranking by, rarest first, given in how many of `chunks` each stands."""
-    rarest = sorted(frequency, key=frequency.__getitem__)[:_MOST_TERMS]
-    if chunks < GUARDED_COLLECTION:
-        return rarest
-    telling = [term for term in rarest if frequency[term] <= COMMON_SHARE * chunks]
-    return telling or rarest[:2]
-
-
-def idf(chunks: int, frequency: int) -> float:
-    """Weight of a term that stands in `frequency` of `chunks`, as FTS5 has it: never zero, so that the smallest
-    collection can be searched."""
-    return max(1e-6, math.log((chunks - frequency + 0.5) / (frequency + 0.5)))
 
 
 # --- FTS5 ---------------------------------------------------------------------------------------------------------
@@ -225,6 +204,16 @@ class SmallIndexes:
             while len(self._built) > _KEPT_INDEXES:
                 self._built.popitem(last=False)
             return built.index
+        finally:
+            self._lock.release()
+
+    def answers(self, number: int, version: int) -> bool:
+        """Whether `get` would give an index of collection `number` at `version` now; does not count as asking for one."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            built = self._built.get(number)
+            return (built is not None and built.version == version) or self._asked.get(number) == version
         finally:
             self._lock.release()
 

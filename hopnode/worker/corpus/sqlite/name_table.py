@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hopnode.worker.corpus.names import lead_of, names_of
+from hopnode.worker.corpus.names import MOST_SHARERS, lead_of, names_of
 from hopnode.worker.corpus.sqlite.text_store import Connection
 
 
@@ -29,20 +29,20 @@ def put_names(connection: Connection, number: int, document_id: str, title: str,
     )
 
 
-def known_phrases(connection: Connection, number: int, leads: Iterable[str], most: int) -> list[str]:
-    """The phrases of names that begin with one of the leads. One that more than `most` documents go by is left out: it
-    says nothing."""
+def known_phrases(connection: Connection, number: int, leads: Iterable[str]) -> list[str]:
+    """The phrases of names that begin with one of the leads. One that more than
+    `MOST_SHARERS` documents go by is left out."""
     statement = (
         "SELECT json_group_array(phrase) FROM (SELECT n.phrase FROM json_each(?) j "
         "CROSS JOIN name n ON n.collection = ? AND n.lead = j.value GROUP BY n.lead, n.phrase HAVING count(*) <= ?)"
     )
-    (found,) = connection.execute(statement, (json.dumps(list(leads)), number, most)).fetchone()
+    (found,) = connection.execute(statement, (json.dumps(list(leads)), number, MOST_SHARERS)).fetchone()
     return json.loads(found)
 
 
-def rows_named(connection: Connection, number: int, phrases: Iterable[str], most: int) -> list[NamedRow]:
-    """The documents that go by one of the phrases, each with its first chunk; a phrase that more than `most` of them go
-    by is left out."""
+def rows_named(connection: Connection, number: int, phrases: Iterable[str]) -> list[NamedRow]:
+    """The documents that go by one of the phrases, each with its first chunk; a phrase that more than `MOST_SHARERS` of
+    them go by is left out."""
     statement = (
         "SELECT json_group_array(json_array(n.phrase, k.row, n.quality)) FROM json_each(?) j "
         "CROSS JOIN name n ON n.collection = ? AND n.lead = j.value AND n.phrase = j.key "
@@ -51,5 +51,6 @@ def rows_named(connection: Connection, number: int, phrases: Iterable[str], most
         "AND m.phrase = n.phrase LIMIT ?)) <= ?"
     )
     wanted = {phrase: lead_of(phrase.split(" ")) for phrase in phrases}
-    (found,) = connection.execute(statement, (json.dumps(wanted), number, most + 1, most)).fetchone()
+    limits = MOST_SHARERS + 1, MOST_SHARERS
+    (found,) = connection.execute(statement, (json.dumps(wanted), number, *limits)).fetchone()
     return [NamedRow(*row) for row in json.loads(found)]

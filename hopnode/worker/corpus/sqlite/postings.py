@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopnode.worker.corpus.analyzer import analyze
-from hopnode.worker.corpus.sqlite.lexical import K1, B, chunk_texts, idf, telling_terms
+from hopnode.worker.corpus.bm25 import idf, telling_terms, term_score
+from hopnode.worker.corpus.sqlite.lexical import chunk_texts
 from hopnode.worker.corpus.sqlite.reading import CollectionRow, live_rows
 from hopnode.worker.corpus.sqlite.text_store import Connection
 
@@ -133,8 +134,8 @@ class PostingIndex:
         counts = np.frombuffer(b"".join([entries[2 * chunks :] for *_, chunks, entries in found]), np.uint8)
         sizes = [chunks for *_, chunks, _ in found]
         at = np.repeat([self.layout.bases[segment] for segment, *_ in found], sizes) + ordinals
-        each = np.repeat([weights[term] * (K1 + 1) for _, term, *_ in found], sizes)
-        given = each * counts / (counts + (K1 * (1 - B) + K1 * B / average * self.layout.lengths[at]))
+        each = np.repeat([weights[term] for _, term, *_ in found], sizes)
+        given = term_score(each, counts.astype(np.float64), self.layout.lengths[at], average)
         scores: Scores = np.bincount(at, given, len(self.layout.rows)).astype(np.float64, copy=False)
         # The rarest terms come first, and what has them is what is likely to score most: no need to sort all the rest.
         likely = scores[at[:_LIKELY]]
@@ -145,8 +146,8 @@ class PostingIndex:
         scores: dict[int, float] = {}
         for term, weight in weights.items():
             for row, count in self.tail.entries.get(term, ()):
-                longer = K1 * (1 - B + B * self.tail.lengths[row] / average)
-                scores[row] = scores.get(row, 0.0) + weight * count * (K1 + 1) / (count + longer)
+                given = term_score(weight, float(count), float(self.tail.lengths[row]), average)
+                scores[row] = scores.get(row, 0.0) + given
         return scores
 
 

@@ -152,6 +152,25 @@ def rows_of_documents(connection: Connection, document_ids: Iterable[str]) -> li
     return [row[0] for row in connection.execute(statement, (json.dumps(list(document_ids)),))]
 
 
+def rows_of_collection(connection: Connection, number: int) -> list[int]:
+    """The rows of all chunks of a collection, ascending."""
+    statement = "SELECT row FROM chunk WHERE collection = ? ORDER BY row"
+    return [row[0] for row in connection.execute(statement, (number,))]
+
+
+def texts_of_rows(connection: Connection, rows: Iterable[int]) -> list[tuple[int, bytes]]:
+    """Row and text (UTF-8) of these chunks, in the given order; a row that is gone is left out."""
+    statement = "SELECT k.row, CAST(k.text AS BLOB) FROM json_each(?) j CROSS JOIN chunk k ON k.row = j.value"
+    return [(row[0], row[1]) for row in connection.execute(statement, (json.dumps(list(rows)),)).fetchall()]
+
+
+def texts_behind(connection: Connection, number: int, after: int) -> Iterator[tuple[int, bytes]]:
+    """Row and text (UTF-8) of the chunks of a collection behind row `after`, ascending and one at a time."""
+    statement = "SELECT row, CAST(text AS BLOB) FROM chunk WHERE collection = ? AND row > ? ORDER BY row"
+    for row in connection.execute(statement, (number, after)):
+        yield row[0], row[1]
+
+
 def live_rows(connection: Connection, number: int, rows: Sequence[int]) -> list[int]:
     """Those of `rows` that are chunks of the collection now, in the given order."""
     statement = (

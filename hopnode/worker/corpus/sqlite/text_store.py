@@ -15,6 +15,8 @@ from hopnode.worker.errors import ConfigurationError, StoreUnavailable
 
 Connection: TypeAlias = sqlite3.Connection
 Row: TypeAlias = sqlite3.Row
+Snapshot: TypeAlias = Connection
+"""One state of the file, as other rooms hold it: they hand it to the functions of this one, and never ask it themselves."""
 
 BUSY_SECONDS = 15
 _MOST_IDLE = 8

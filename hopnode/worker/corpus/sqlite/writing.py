@@ -26,7 +26,7 @@ from hopnode.worker.corpus.sqlite.lexical import (
 )
 from hopnode.worker.corpus.sqlite.name_table import put_names
 from hopnode.worker.corpus.sqlite.posting_segments import drop_segments
-from hopnode.worker.corpus.sqlite.reading import CollectionRow, collection_row
+from hopnode.worker.corpus.sqlite.reading import CollectionRow, collection_row, rows_of_collection
 from hopnode.worker.corpus.sqlite.text_store import Connection, Row
 
 _ID_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
@@ -146,9 +146,7 @@ def renew_indexes(connection: Connection) -> list[str]:
         drop_segments(connection, row.number)
         drop_index(connection, row.number)
         create_index(connection, row.number)
-        chunks = "SELECT row FROM chunk WHERE collection = ? ORDER BY row"
-        rows: list[int] = [one[0] for one in connection.execute(chunks, (row.number,))]
-        for chunk_row, text in chunk_texts(connection, rows).items():
+        for chunk_row, text in chunk_texts(connection, rows_of_collection(connection, row.number)).items():
             add_to_index(connection, row.number, chunk_row, text)
         documents = "SELECT d.id, d.title, t.text FROM document d JOIN document_text t ON t.document_id = d.id"
         for found in connection.execute(f"{documents} WHERE d.collection = ?", (row.number,)).fetchall():

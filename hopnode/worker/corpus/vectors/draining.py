@@ -10,7 +10,7 @@ import numpy as np
 
 from hopnode.worker.corpus.sqlite import outbox
 from hopnode.worker.corpus.sqlite.lexical import extend_grep
-from hopnode.worker.corpus.sqlite.reading import CollectionRow, collection_rows, vectors_of_rows
+from hopnode.worker.corpus.sqlite.reading import CollectionRow, collection_rows, rows_of_collection, vectors_of_rows
 from hopnode.worker.corpus.sqlite.text_store import TextStore
 from hopnode.worker.corpus.vectors.chroma import Vectors, VectorsDamaged
 from hopnode.worker.errors import VectorsUnavailable
@@ -146,8 +146,7 @@ class Drainer:
         self._vectors.drop(name)  # left over from a rebuild that did not end
         with self._store.read() as connection:
             seq = max(outbox.last_seq(connection, row.number), row.applied_seq)
-            statement = "SELECT row FROM chunk WHERE collection = ? ORDER BY row"
-            rows: list[int] = [found[0] for found in connection.execute(statement, (row.number,))]
+            rows = rows_of_collection(connection, row.number)
         for start in range(0, len(rows), BATCH):
             if not self._copy(row, name, rows[start : start + BATCH], token):
                 return

@@ -5,7 +5,7 @@ import pytest
 from support.data.corpora import CollectionBook, open_corpora
 
 from hopnode.worker.corpus.corpus import Corpus
-from hopnode.worker.corpus.finding.question_view import CorpusInsight
+from hopnode.worker.corpus.finding.insight import CorpusInsight
 from hopnode.worker.corpus.records import Chunk, Hit, NewDocument, SearchHits
 from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma
 from hopnode.worker.harness.agent import SearchAgent

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hopnode.worker.corpus.finding.query_vectors import KEPT_QUERIES, QueryVectors
+from hopnode.worker.corpus.finding.search import KEPT_QUERIES, QueryVectors
 from hopnode.worker.errors import ModelUnavailable
 
 

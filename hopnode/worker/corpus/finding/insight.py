@@ -22,11 +22,8 @@ from hopnode.worker.corpus.sqlite.reading import (
     collection_row,
     vectors_of_rows,
 )
-from hopnode.worker.corpus.sqlite.text_store import Connection, TextStore
+from hopnode.worker.corpus.sqlite.text_store import Snapshot, TextStore
 from hopnode.worker.store.collections import Collection
-
-MOST_SHARERS = 20
-"""A name that more documents go by is not looked up."""
 
 
 @dataclass
@@ -49,16 +46,16 @@ class CorpusInsight:
         self.search.embed(self.collections, question)
         with self.store.snapshot():
             try:
-                with self.store.read() as connection:
-                    self._seen = self._rows(connection)
+                with self.store.read() as snapshot:
+                    self._seen = self._rows(snapshot)
                 yield
             finally:
                 self._seen = None
 
     def size(self) -> int:
         """Number of chunks."""
-        with self.store.read() as connection:
-            return sum(row.chunks for row in self._rows(connection))
+        with self.store.read() as snapshot:
+            return sum(row.chunks for row in self._rows(snapshot))
 
     def candidates(self, question: str, per_leg: int) -> SearchHits:
         """The best chunks of either leg with their ranks, at most `per_leg` of each."""
@@ -76,24 +73,24 @@ class CorpusInsight:
         """Cosine of the question with each row's vector; rows without a vector are left out, and all rows where the
         embedder does not know the question's language."""
         similar: dict[int, float] = {}
-        with self.store.read() as connection:
-            embedders = {row.embedder for row in self._rows(connection) if row.embedder}
+        with self.store.read() as snapshot:
+            embedders = {row.embedder for row in self._rows(snapshot) if row.embedder}
         for embedder in embedders:
             if not knows_language(embedder, question):
                 continue
             vector = self.search.query_vector(embedder, question)
             if vector is None:
                 continue
-            with self.store.read() as connection:
-                known, matrix = vectors_of_rows(connection, embedder, rows)
+            with self.store.read() as snapshot:
+                known, matrix = vectors_of_rows(snapshot, embedder, rows)
             if known:
                 similar.update(zip(known, (matrix @ vector).tolist(), strict=True))
         return similar
 
     def words_lead(self, question: str) -> bool:
         """Whether the dense leg weighs so little in all these collections that words decide."""
-        with self.store.read() as connection:
-            rows = {row.id: row for row in self._rows(connection)}
+        with self.store.read() as snapshot:
+            rows = {row.id: row for row in self._rows(snapshot)}
         weights = [
             dense_weight_of(collection.dense_weight, rows[collection.id].embedder or "", question)
             for collection in self.collections
@@ -105,68 +102,64 @@ class CorpusInsight:
         """In how many chunks each term stands; unknown terms are left out."""
         counts: dict[str, int] = {}
         wanted = list(terms)
-        with self.store.read() as connection:
-            for row in self._rows(connection):
-                for term, count in self.memory.lexical.frequencies(connection, row, wanted).items():
+        with self.store.read() as snapshot:
+            for row in self._rows(snapshot):
+                for term, count in self.memory.lexical.frequencies(snapshot, row, wanted).items():
                     counts[term] = counts.get(term, 0) + count
         return counts
 
     def phrases(self, leads: Iterable[str]) -> list[str]:
         """The phrases of stored names that begin with one of the leads."""
         wanted = list(leads)
-        with self.store.read() as connection:
-            rows = self._rows(connection)
-            return [one for row in rows for one in known_phrases(connection, row.number, wanted, MOST_SHARERS)]
+        with self.store.read() as snapshot:
+            rows = self._rows(snapshot)
+            return [one for row in rows for one in known_phrases(snapshot, row.number, wanted)]
 
     def named(self, phrases: Iterable[str]) -> list[NamedRow]:
         """Whom these phrases name, of these collections and under this filter."""
         wanted = list(phrases)
-        with self.store.read() as connection:
-            found = [
-                named
-                for row in self._rows(connection)
-                for named in rows_named(connection, row.number, wanted, MOST_SHARERS)
-            ]
-            return self._allowed(connection, found)
+        with self.store.read() as snapshot:
+            found = [named for row in self._rows(snapshot) for named in rows_named(snapshot, row.number, wanted)]
+            return self._allowed(snapshot, found)
 
     def holding(self, phrases: Sequence[Sequence[str]], limit: int) -> list[list[int]]:
         """For each phrase the rows in which its terms stand one behind the other; none when there are more than
         `limit`."""
         found: list[list[int]] = [[] for _ in phrases]
-        with self.store.read() as connection:
-            for row in self._rows(connection):
-                for held, more in zip(found, chunks_holding(connection, row.number, phrases, limit), strict=True):
+        with self.store.read() as snapshot:
+            for row in self._rows(snapshot):
+                for held, more in zip(found, chunks_holding(snapshot, row.number, phrases, limit), strict=True):
                     held += more
         return [held if len(held) <= limit else [] for held in found]
 
     def chunks(self, rows: Sequence[int]) -> dict[int, Chunk]:
         """Whole chunks by row, of these collections and under this filter; others are left out."""
-        with self.store.read() as connection:
+        with self.store.read() as snapshot:
             allowed = {collection.id for collection in self.collections}
-            scope = self._scope(connection)
+            scope = self._scope(snapshot)
             return {
                 row: chunk
-                for row, chunk in chunks_by_row(connection, rows).items()
+                for row, chunk in chunks_by_row(snapshot, rows).items()
                 if chunk.collection_id in allowed and (scope is None or row in scope)
             }
 
     def around(self, chunk: Chunk, count: int) -> list[Chunk]:
         """The `count` chunks before and behind one of these chunks in its document, in order."""
-        with self.store.read() as connection:
-            return chunks_around(connection, chunk, count)
+        with self.store.read() as snapshot:
+            return chunks_around(snapshot, chunk, count)
 
-    def _allowed(self, connection: Connection, found: list[NamedRow]) -> list[NamedRow]:
-        scope = self._scope(connection)
+    def _allowed(self, snapshot: Snapshot, found: list[NamedRow]) -> list[NamedRow]:
+        scope = self._scope(snapshot)
         return found if scope is None else [named for named in found if named.row in scope]
 
-    def _scope(self, connection: Connection) -> Scope:
+    def _scope(self, snapshot: Snapshot) -> Scope:
         if not self.filter:
             return None
-        scopes = (self.memory.scopes.get(connection, row, self.filter) for row in self._rows(connection))
+        scopes = (self.memory.scopes.get(snapshot, row, self.filter) for row in self._rows(snapshot))
         return frozenset(row for scope in scopes for row in scope or ())
 
-    def _rows(self, connection: Connection) -> list[CollectionRow]:
+    def _rows(self, snapshot: Snapshot) -> list[CollectionRow]:
         if self._seen is not None:
             return self._seen
-        rows = (collection_row(connection, collection.id) for collection in self.collections)
+        rows = (collection_row(snapshot, collection.id) for collection in self.collections)
         return [row for row in rows if row is not None]
