@@ -217,8 +217,8 @@ class StatsRead(Outgoing):
     index_version: int = Field(description="Grows with every change of the collection.")
     vector_lag: int = Field(description="Changes that the vector index has not applied yet.")
     lexical_engine: str = Field(
-        description="What ranks by words now: `rank-bm25` up to 2,000 chunks, `postings` beyond; `fts5` answers more slowly "
-        "and the same, while posting lists are not ready."
+        description="What would answer a search by words now: `rank-bm25` up to 2,000 chunks, `postings` beyond. While "
+        "those are not ready, `fts5` answers the same, but more slowly: after a change, and before the first search."
     )
     warnings: list[str]
 

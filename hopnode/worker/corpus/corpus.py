@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from hopnode.worker.corpus.chunking.chunker import MAX_TOKENS
-from hopnode.worker.corpus.finding.engines import RANK_BM25
+from hopnode.worker.corpus.finding.engines import FTS5
 from hopnode.worker.corpus.finding.filters import compile_filter
 from hopnode.worker.corpus.finding.grep import Grep
 from hopnode.worker.corpus.finding.insight import CorpusInsight
@@ -209,7 +209,7 @@ class Corpus:
         with self._store.read() as connection:
             row = reading.collection_row(connection, collection.id)
             if row is None:
-                return CollectionStats(0, 0, 0, 0, 0, RANK_BM25)
+                return CollectionStats(0, 0, 0, 0, 0, FTS5)
             totals = reading.totals(connection, row.number)
             engine = self._memory.lexical.name(connection, row)
             lag = outbox.vector_lag(connection, row.number)

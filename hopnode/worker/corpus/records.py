@@ -131,7 +131,7 @@ class IngestOutcome:
 @dataclass(frozen=True)
 class CollectionStats:
     """What a collection holds; `vector_lag` counts changes that the vector index does not know yet, `lexical_engine`
-    is the one that answers now: `rank-bm25`, `postings` or `fts5`."""
+    is the one that would answer a search now: `rank-bm25`, `postings` or `fts5`."""
 
     documents: int
     chunks: int

@@ -39,7 +39,7 @@ class LexicalEngines:
         A small collection is answered by FTS5 as long as every search finds it changed.
         """
         if row.chunks <= SMALL_COLLECTION:
-            return RANK_BM25
+            return RANK_BM25 if self._small.answers(row.number, row.index_version) else FTS5
         return POSTINGS if self._large.get(snapshot, row) else FTS5
 
     def frequencies(self, snapshot: Snapshot, row: CollectionRow, terms: Iterable[str]) -> dict[str, int]:

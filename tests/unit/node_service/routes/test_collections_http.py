@@ -23,7 +23,7 @@ def test_a_collection_is_created_read_and_listed_by_name(tenant: Tenant) -> None
         "tokens": 0,
         "index_version": 0,
         "vector_lag": 0,
-        "lexical_engine": "rank-bm25",
+        "lexical_engine": "fts5",
         "warnings": [],
     }
 
