@@ -11,7 +11,7 @@ TYPES := $(VENV)/bin/pyright
 # Fast tests share the cores; slow ones run one by one, since they start services and watch clocks.
 FAST := $(PY) -m pytest -q -n logical --dist loadfile -m "not slow and not vllm"
 
-.PHONY: help demo serve test test-vllm check fix openapi settings lock clean
+.PHONY: help demo serve test test-vllm check fix openapi settings architecture lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -45,6 +45,9 @@ openapi: $(DEV) ## Write docs/openapi.json from the code
 
 settings: $(DEV) ## Write docs/configuration.md and .env.example from the code
 	@$(PY) -m hopnode.node_service.reference.settings_pages
+
+architecture: $(DEV) ## Write the tree and the floors of docs/architecture.md from the code
+	@PYTHONPATH=tests $(PY) -m support.house.architecture_page
 
 lock: $(DEV) ## Resolve the dependencies of pyproject.toml again and write both lock files
 	@$(VENV)/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements.lock

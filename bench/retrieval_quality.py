@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from benchmark_page import MODES, write_page
 from node import machine, node, quiet, say
+from page.benchmark_page import MODES, write_page
 from real_text import passages
 
 from hopnode.worker.errors import InvalidRequest

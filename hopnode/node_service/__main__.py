@@ -1,4 +1,4 @@
-"""`python -m node_service` is `hopnode`."""
+"""`python -m hopnode.node_service` is `hopnode`."""
 
 from hopnode.node_service.cli import main
 

@@ -85,8 +85,8 @@ def test_what_a_turn_takes_beside_its_model_is_measured_and_has_its_part_of_the_
     assert [row["at_once"] for row in found["at_once"]["rows"]] == [1, 3]
     sys.path.insert(0, str(ROOT / "bench"))
     try:
-        from benchmark_page import table
-        from harness_page import harness_section
+        from page.benchmark_page import table
+        from page.harness import harness_section
     finally:
         sys.path.remove(str(ROOT / "bench"))
     page = "\n".join(harness_section([found, {"chunks": 1}], table))

@@ -110,6 +110,6 @@ def test_a_second_process_on_the_folder_is_refused(tmp_path: Path) -> None:
 _OPEN = """
 import sys
 from pathlib import Path
-from hopnode.worker.corpus.vectors import EmbeddedChroma
+from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma
 EmbeddedChroma(Path(sys.argv[1]))
 """

@@ -19,7 +19,7 @@ from hopnode.worker.errors import ConfigurationError, DocumentRejected
 
 pytestmark = pytest.mark.slow
 
-TESTS = str(Path(samples.__file__).parent.parent)
+TESTS = str(Path(samples.__file__).parents[2])
 MEMORY = 2_000_000_000
 HEAVY = "<w:p/>" * 1_500_000  # 9 MB of XML in 50 kB, some 400 MB as a tree, and many seconds to walk
 
@@ -83,7 +83,7 @@ def test_a_child_of_a_large_process_is_used_again(tmp_path: Path) -> None:
     program = f"""
         import psutil
         from pathlib import Path
-        from hopnode.worker.corpus.parsing import ParserPool
+        from hopnode.worker.corpus.parsing.parser import ParserPool
         ballast = bytes(1) * {MEMORY // 2}
         raw = (Path({str(tmp_path)!r}) / "a.docx").read_bytes()
         with ParserPool(60, {MEMORY}, 10_000_000) as pool:
@@ -205,7 +205,7 @@ def test_a_forked_process_starts_children_of_its_own() -> None:
     program = f"""
         import os, sys; sys.path.insert(0, {TESTS!r})
         from support.data import samples
-        from hopnode.worker.corpus.parsing import ParserPool
+        from hopnode.worker.corpus.parsing.parser import ParserPool
         pool = ParserPool(60, {MEMORY}, 10_000_000)
         def read():
             return pool.parse_safely(samples.word_document(), media_type=None, filename=None).text
@@ -224,7 +224,7 @@ def test_children_end_when_their_parent_is_killed(busy: bool) -> None:
     program = f"""
         import sys; sys.path.insert(0, {TESTS!r})
         from support.data import samples
-        from hopnode.worker.corpus.parsing import ParserPool
+        from hopnode.worker.corpus.parsing.parser import ParserPool
         pool = ParserPool(60, {MEMORY}, 10_000_000)
         pool.parse_safely(samples.word_document(), media_type=None, filename=None)
         heavy = samples.word_xml({HEAVY[:6]!r} * 1_500_000)

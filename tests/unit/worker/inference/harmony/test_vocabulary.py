@@ -53,7 +53,7 @@ def forbid(event, arguments):
         raise RuntimeError(f"{event} {arguments}")
 
 sys.addaudithook(forbid)
-from hopnode.worker.inference.harmony import Harmony
+from hopnode.worker.inference.harmony.rendering import Harmony
 harmony = Harmony(Path(sys.argv[1]))
 print(harmony.encode("<|start|>assistant"))
 """

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from page_text import Modes, between, difference, name, percent, points, table
+from page.text import Modes, between, difference, name, percent, points, table
 
 ABOUT = """## Auto
 

@@ -5,12 +5,11 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from harness_page import harness_section
-from page_auto import auto_section
-from page_pool import pool_section
-from page_text import between, compared, difference, name, percent, points, table
-
 from hopnode.worker.evaluation.report import Report
+from page.auto import auto_section
+from page.harness import harness_section
+from page.pool import pool_section
+from page.text import between, compared, difference, name, percent, points, table
 
 MODES = ("one_shot", "agent", "auto")
 HEAD = """# Benchmarks

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 
-from page_text import Modes, compared, name, percent, points, table
-
 from hopnode.worker.evaluation.comparison import Difference, compare
 from hopnode.worker.evaluation.report import QuestionRecord, Report
+from page.text import Modes, compared, name, percent, points, table
 
 PREFIX = "pooled-"
 """How the name of a pool begins; its questions and documents are named `set/id`."""
