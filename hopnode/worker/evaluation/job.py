@@ -13,7 +13,7 @@ from hopnode.worker.evaluation.comparison import compare, comparison_data
 from hopnode.worker.evaluation.dataset import Dataset, Gold, Question
 from hopnode.worker.evaluation.report import Report
 from hopnode.worker.evaluation.running import Prepared, Setup, concluded, has_legs
-from hopnode.worker.evaluation.trial import Answer, Asking, Trial
+from hopnode.worker.evaluation.trial import Asking, Retrieved, Trial
 from hopnode.worker.logs import get_logger
 from hopnode.worker.queue.job_context import JobContext
 from hopnode.worker.runtime import Runtime
@@ -25,7 +25,7 @@ STEPS_AT_ONCE = 200
 PATIENCE_SECONDS = 1.0
 """A search that is due for so long waits for a place that an evaluation may have."""
 
-_ANSWER = TypeAdapter(Answer)
+_RETRIEVED = TypeAdapter(Retrieved)
 _log = get_logger(__name__)
 
 
@@ -89,7 +89,7 @@ class Ground:
 class Asked:
     """What came back for one question; `legs` has what each leg of the index found alone, where that is measured."""
 
-    answer: Answer
+    retrieved: Retrieved
     legs: Mapping[str, Sequence[str]]
 
 
@@ -99,7 +99,7 @@ def run_evaluation_job(runtime: Runtime, context: JobContext) -> JsonValue:
     Raises `NotFound` when the collection is gone, and what `context.check` raises.
     """
     request = EvaluationRequest.model_validate(context.job.request)
-    trial = Trial(runtime, context.job.workspace_id, request.collection, context)
+    trial = Trial(runtime, context.job.workspace_id, request.collection, context.check)
     context.check()
     asked = _asked_before(runtime.db, context.job)
     ground = _begin(runtime.db, context, trial, len(asked))
@@ -129,8 +129,8 @@ def _asked_before(db: Database, job: Job) -> dict[str, Asked]:
         for step in steps:
             if step.kind == "asked":
                 data = cast(Mapping[str, Any], step.data)
-                answer = _ANSWER.validate_python(data["answer"])
-                found[answer.question] = Asked(answer, data["legs"])
+                retrieved = _RETRIEVED.validate_python(data["answer"])
+                found[retrieved.question] = Asked(retrieved, data["legs"])
     return found
 
 
@@ -154,21 +154,26 @@ def _ask_all(
     request: EvaluationRequest,
     asked: dict[str, Asked],
 ) -> None:
-    """Asks what was not asked yet, one question after the other. The first one is asked once more before, unmeasured, as
-    `measure` does. Gives its place away between two questions when searches wait for one."""
-    left = [one for one in request.dataset.questions if one.id not in asked]
-    for place, question in enumerate(left):
+    """Asks what was not asked yet. Gives its place away between two questions when searches wait for one."""
+
+    def may_go_on(done: int) -> None:
         context.check()
         _check_ground(trial, ground)
-        if place == 0:
-            trial.ask(question, request.asking)
-        elif jobs.is_in_the_way(runtime.db, context.job, PATIENCE_SECONDS, runtime.settings.workspace_job_limit):
+        limit = runtime.settings.workspace_job_limit
+        if done and jobs.is_in_the_way(runtime.db, context.job, PATIENCE_SECONDS, limit):
             raise JobInterrupted("Searches wait for a place; the evaluation goes on behind them.")
-        answer = replace(trial.ask(question, request.asking), passages=())
+
+    left = [one for one in request.dataset.questions if one.id not in asked]
+    for question, found in trial.ask_each(left, request.asking, may_go_on):
+        retrieved = replace(found, passages=())
         legs = trial.legs(question) if has_legs(request.asking) else {}
         context.check()
-        context.step("asked", {"answer": _ANSWER.dump_python(answer, mode="json"), "legs": cast(JsonValue, legs)})
-        asked[question.id] = Asked(answer, legs)
+        kept: Mapping[str, JsonValue] = {
+            "answer": _RETRIEVED.dump_python(retrieved, mode="json"),
+            "legs": cast(JsonValue, legs),
+        }
+        context.step("asked", kept)
+        asked[question.id] = Asked(retrieved, legs)
 
 
 def _check_ground(trial: Trial, ground: Ground) -> None:
@@ -189,8 +194,8 @@ def _report(trial: Trial, request: EvaluationRequest, asked: Mapping[str, Asked]
     for question in dataset.questions:
         for leg, found in asked[question.id].legs.items():
             legs.setdefault(leg, {})[question.id] = found
-    answers = [asked[question.id].answer for question in dataset.questions]
-    return concluded(prepared, request.asking, answers, legs).report
+    retrieved = [asked[question.id].retrieved for question in dataset.questions]
+    return concluded(prepared, request.asking, retrieved, legs).report
 
 
 def _earlier_report(db: Database, workspace_id: str, evaluation_id: str) -> Report | None:

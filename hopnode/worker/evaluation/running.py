@@ -4,7 +4,7 @@ Gold goes from the data set straight to the scoring; the trial that searches nev
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -16,7 +16,7 @@ from hopnode.worker.evaluation.dataset import Dataset, Question, Text
 from hopnode.worker.evaluation.report import Report
 from hopnode.worker.evaluation.scoring import Run, SpanRun, summed_up
 from hopnode.worker.evaluation.spans import BUDGET_TOKENS, FIXED_TOKENS, Passage, fixed_pieces, stored
-from hopnode.worker.evaluation.trial import Answer, Asking, Filled, Trial, workspace_of
+from hopnode.worker.evaluation.trial import Asking, Filled, Retrieved, Trial, workspace_of
 from hopnode.worker.runtime import Runtime
 from hopnode.worker.tokens import count_tokens
 
@@ -74,13 +74,12 @@ def prepare(runtime: Runtime, dataset: Dataset, setup: Setup, progress: Progress
 
 
 def measure(prepared: Prepared, asking: Asking, progress: Progress) -> Outcome:
-    """Asks every question, one after the other, and sums up. The first one is asked once more before, unmeasured:
-    what loads at the first search is not what a search costs."""
-    questions, trial = prepared.dataset.questions, prepared.trial
-    trial.ask(questions[0], asking)
+    """Asks every question, one after the other, and sums up."""
+    questions = prepared.dataset.questions
     with progress(f"Asking ({asking.mode})", len(questions)) as advance:
-        answers = [trial.ask(question, asking) for question in _each(questions, advance)]
-    return concluded(prepared, asking, answers, _legs(prepared, progress) if has_legs(asking) else {})
+        asked = _each(prepared.trial.ask_each(questions, asking), advance)
+        retrieved = [found for _, found in asked]
+    return concluded(prepared, asking, retrieved, _legs(prepared, progress) if has_legs(asking) else {})
 
 
 def has_legs(asking: Asking) -> bool:
@@ -89,14 +88,17 @@ def has_legs(asking: Asking) -> bool:
 
 
 def concluded(
-    prepared: Prepared, asking: Asking, answers: Sequence[Answer], legs: Mapping[str, Mapping[str, Sequence[str]]]
+    prepared: Prepared,
+    asking: Asking,
+    retrieved: Sequence[Retrieved],
+    legs: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> Outcome:
-    """What the answers to all questions come to; `legs` holds what each leg found, by question."""
+    """What all questions come to; `legs` holds what each leg found, by question."""
     trial = prepared.trial
     run = Run(
         dataset=prepared.dataset,
         asking=asking,
-        answers=answers,
+        retrieved=retrieved,
         embedder=trial.embedder,
         titles=prepared.setup.titles,
         seed=prepared.setup.seed,
@@ -110,7 +112,7 @@ def concluded(
     return Outcome(summed_up(run), run)
 
 
-def _each(items: Sequence[Item], advance: Callable[[], None]) -> Iterator[Item]:
+def _each(items: Iterable[Item], advance: Callable[[], None]) -> Iterator[Item]:
     """The items, with a step of the bar behind each."""
     for item in items:
         yield item

@@ -32,7 +32,7 @@ from hopnode.worker.evaluation.report import (
     Spans,
 )
 from hopnode.worker.evaluation.spans import BUDGET_TOKENS, FIXED_TOKENS, Passage, covered, fitting
-from hopnode.worker.evaluation.trial import COUNTED, Answer, Asking, Filled
+from hopnode.worker.evaluation.trial import COUNTED, Asking, Filled, Retrieved
 
 Rankings = Mapping[str, Sequence[str]]
 """Distinct documents, best first, by question."""
@@ -53,7 +53,7 @@ class Run:
 
     dataset: Dataset
     asking: Asking
-    answers: Sequence[Answer]
+    retrieved: Sequence[Retrieved]
     embedder: str
     titles: bool
     seed: int
@@ -68,12 +68,12 @@ class Run:
 def summed_up(run: Run) -> Report:
     """The report of a run."""
     gold = run.dataset.gold
-    rankings = {one.question: one.documents for one in run.answers}
+    rankings = {one.question: one.documents for one in run.retrieved}
     table = table_for(gold, rankings)
-    milliseconds = [one.milliseconds for one in run.answers]
+    milliseconds = [one.milliseconds for one in run.retrieved]
     return Report(
         dataset=run.dataset.name,
-        questions=len(run.answers),
+        questions=len(run.retrieved),
         documents=run.documents,
         mode=run.asking.mode,
         profile=run.asking.profile,
@@ -87,15 +87,15 @@ def summed_up(run: Run) -> Report:
         legs={leg: figures(gold, ranked) for leg, ranked in run.legs.items()},
         hops=_hops(gold, rankings),
         spans=_span_figures(run) if run.spans else None,
-        cost={name: float(np.mean([one.cost.get(name, 0.0) for one in run.answers])) for name in COUNTED},
-        modes=dict(Counter(one.mode for one in run.answers if one.error is None)),
-        degraded=dict(Counter(name for one in run.answers for name in one.degraded)),
-        failed=dict(Counter(one.error.partition(":")[0] for one in run.answers if one.error)),
+        cost={name: float(np.mean([one.cost.get(name, 0.0) for one in run.retrieved])) for name in COUNTED},
+        modes=dict(Counter(one.mode for one in run.retrieved if one.error is None)),
+        degraded=dict(Counter(name for one in run.retrieved for name in one.degraded)),
+        failed=dict(Counter(one.error.partition(":")[0] for one in run.retrieved if one.error)),
         ingest=Ingest(seconds=run.filled.seconds, failed=dict(run.filled.failed)) if run.filled else None,
         unknown_gold=run.unknown_gold,
         created_at=time.time(),
         versions=dict(run.versions),
-        per_question=[_record(one, gold[one.question]) for one in run.answers],
+        per_question=[_record(one, gold[one.question]) for one in run.retrieved],
     )
 
 
@@ -121,14 +121,14 @@ def _named(values: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _record(answer: Answer, gold: Gold) -> QuestionRecord:
+def _record(found: Retrieved, gold: Gold) -> QuestionRecord:
     return QuestionRecord(
-        id=answer.question,
-        ranks=ranks_of(gold.gains, answer.documents),
+        id=found.question,
+        ranks=ranks_of(gold.gains, found.documents),
         gains=dict(gold.gains) if any(gain != 1 for gain in gold.gains.values()) else None,
-        ms=round(answer.milliseconds, 3),
-        mode=answer.mode,
-        error=answer.error,
+        ms=round(found.milliseconds, 3),
+        mode=found.mode,
+        error=found.error,
     )
 
 
@@ -149,7 +149,7 @@ def _hops(gold: Mapping[str, Gold], rankings: Rankings) -> list[Hop]:
 
 def _span_figures(run: Run) -> SpanFigures:
     assert run.spans is not None
-    asked = [one for one in run.answers if run.spans.spans.get(one.question)]
+    asked = [one for one in run.retrieved if run.spans.spans.get(one.question)]
     ours = [_span_row(run.spans.spans[one.question], one.passages) for one in asked]
     fixed = [_span_row(run.spans.spans[one.question], run.spans.fixed.get(one.question, ())) for one in asked]
     gained = table_of(ours)[:, :1] - table_of(fixed)[:, :1]

@@ -5,7 +5,7 @@ What is right is not known here: documents go in, texts of questions go in, and 
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -18,11 +18,12 @@ from hopnode.worker.errors import Conflict, NodeError, NotFound
 from hopnode.worker.evaluation.dataset import Question, Text
 from hopnode.worker.evaluation.measures import distinct
 from hopnode.worker.evaluation.spans import Passage
-from hopnode.worker.queue.job_context import JobContext
 from hopnode.worker.runtime import Runtime
-from hopnode.worker.searches.job import computing, run_search_job
+from hopnode.worker.searches.live_search import turn_at
+from hopnode.worker.searches.request import SearchRequest
+from hopnode.worker.searches.run import run_search
+from hopnode.worker.searches.space import Space
 from hopnode.worker.store.collections import Collection, create_collection, get_collection
-from hopnode.worker.store.jobs.jobs import Job, JobStatus
 from hopnode.worker.store.workspaces import DEFAULT_WORKSPACE, find_workspace
 from hopnode.worker.tokens import count_tokens
 
@@ -54,7 +55,7 @@ class Filled:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Retrieved:
     """What came back for one question. `documents` are distinct keys, best first; `mode` is the one that ran; `error` is
     set when the search failed, and then nothing was found."""
 
@@ -68,13 +69,17 @@ class Answer:
     error: str | None = None
 
 
-class Trial:
-    """One collection of an open node. Within a job, its searches and looks end as soon as that job has to."""
+def _never_ends() -> None:
+    """The check of a trial that nobody cancels."""
 
-    def __init__(self, runtime: Runtime, workspace_id: str, name: str, within: JobContext | None = None) -> None:
+
+class Trial:
+    """One collection of an open node. Its searches and looks end as soon as `check` raises, which is what ends a job."""
+
+    def __init__(self, runtime: Runtime, workspace_id: str, name: str, check: Callable[[], None] = _never_ends) -> None:
         """`NotFound` when there is no such collection."""
         self._runtime = runtime
-        self._within = within
+        self._check = check
         self._workspace = workspace_id
         self._name = name
         self._corpus = runtime.corpora.open(workspace_id)
@@ -124,42 +129,54 @@ class Trial:
         failed = Counter(outcome.reason or "unknown" for outcome in outcomes if outcome.status == "failed")
         return Filled(time.perf_counter() - started, dict(failed))
 
-    def search(self, question: Question, asking: Asking) -> JsonValue:
+    def search(self, question: Question, asking: Asking) -> dict[str, JsonValue]:
         """Runs one search to its end; the result as a node gives it. Raises what the search raises."""
-        request: dict[str, JsonValue] = {
-            "query": question.text,
-            "collections": [self._name],
-            "mode": asking.mode,
-            "profile": asking.profile,
-            "top_k": asking.top_k,
-        }
-        return run_search_job(self._runtime, self._context(request))
+        request = SearchRequest.model_validate(
+            {
+                "query": question.text,
+                "collections": [self._name],
+                "mode": asking.mode,
+                "profile": asking.profile,
+                "top_k": asking.top_k,
+            }
+        )
+        space = Space(self._corpus, [self.collection])
+        self._check()
+        return run_search(request, space, self._runtime, check=self._check)
 
-    def ask(self, question: Question, asking: Asking) -> Answer:
-        """What a search finds, and how long it takes. A search that fails is an answer too; raises only what the job
-        raises within which this is."""
+    def ask_each(
+        self, questions: Sequence[Question], asking: Asking, before: Callable[[int], None] = lambda _: None
+    ) -> Iterator[tuple[Question, Retrieved]]:
+        """Asks one question after the other, and the first one once more before, unmeasured: what loads at the first search
+        is not what a search costs. `before` is called ahead of each with how many were asked, and ends it by raising.
+        """
+        for place, question in enumerate(questions):
+            before(place)
+            if place == 0:
+                self.ask(question, asking)
+            yield question, self.ask(question, asking)
+
+    def ask(self, question: Question, asking: Asking) -> Retrieved:
+        """What a search finds, and how long it takes. A search that fails is an outcome too; raises only what `check`
+        raises."""
         started = time.perf_counter()
         try:
             result = self.search(question, asking)
         except NodeError as error:
-            if self._within is not None:
-                self._within.check()  # what ends the job is no answer
+            self._check()  # what ends the trial is no outcome of a search
             milliseconds = (time.perf_counter() - started) * 1000
-            return Answer(question.id, (), (), milliseconds, asking.mode, error=f"{error.code}: {error}")
+            return Retrieved(question.id, (), (), milliseconds, asking.mode, error=f"{error.code}: {error}")
         milliseconds = (time.perf_counter() - started) * 1000
-        return _answer(question.id, cast(dict[str, Any], result), milliseconds)
+        return _retrieved(question.id, cast(dict[str, Any], result), milliseconds)
 
     def legs(self, question: Question) -> dict[str, list[str]]:
         """The documents that either leg of the index finds alone."""
         found: dict[str, list[str]] = {}
         for leg, (dense, lexical) in {"lexical": (0, LEG_DEPTH), "dense": (LEG_DEPTH, 0)}.items():
-            with computing(self._runtime, self._context({})):
+            with turn_at(self._runtime.computing, self._check):
                 hits = self._corpus.search([self.collection], question.text, k=LEG_DEPTH, dense=dense, lexical=lexical)
             found[leg] = distinct([hit.chunk.key for hit in hits.hits])
         return found
-
-    def _context(self, request: dict[str, JsonValue]) -> JobContext:
-        return _Unrecorded(self._runtime, self._workspace, request, self._within)
 
     def _stored(self) -> list[Any]:
         found: list[Any] = []
@@ -170,59 +187,14 @@ class Trial:
         return found
 
 
-class _Unrecorded(JobContext):
-    """A job that stands in no table, so that its steps are not kept; it has to stop when the job `within` which it is does."""
-
-    def __init__(
-        self, runtime: Runtime, workspace_id: str, request: dict[str, JsonValue], within: JobContext | None
-    ) -> None:
-        now = time.time()
-        job = Job(
-            id="evaluation",
-            workspace_id=workspace_id,
-            kind="search",
-            role="agent",
-            status=JobStatus.RUNNING,
-            priority=0,
-            attempt=1,
-            max_attempts=1,
-            request=request,
-            result=None,
-            error=None,
-            callback=None,
-            lease_token=None,
-            lease_until=None,
-            next_at=now,
-            deadline_at=None,
-            last_step=0,
-            created_at=now,
-            started_at=now,
-            ended_at=None,
-        )
-        super().__init__(runtime.db, job, lease_seconds=float("inf"), claimed_at=time.monotonic())
-        self._steps = 0
-        self._within = within
-        if within is not None:
-            self.cancelled = within.cancelled
-
-    def check(self) -> None:
-        if self._within is not None:
-            self._within.check()
-        super().check()
-
-    def step(self, kind: str, data: Mapping[str, JsonValue]) -> int:  # noqa: ARG002 - the signature is the base's
-        self._steps += 1
-        return self._steps
-
-
 def _new(text: Text) -> NewDocument:
     return NewDocument(key=text.id, text=text.text, title=text.title or None, media_type="text/plain")
 
 
-def _answer(question: str, result: dict[str, Any], milliseconds: float) -> Answer:
+def _retrieved(question: str, result: dict[str, Any], milliseconds: float) -> Retrieved:
     passages = [Passage(one["key"], one["start"], one["end"], count_tokens(one["text"])) for one in result["passages"]]
     usage = result["usage"]
-    return Answer(
+    return Retrieved(
         question=question,
         documents=tuple(distinct([one.document for one in passages])),
         passages=tuple(passages),

@@ -26,8 +26,8 @@ log = get_logger(__name__)
 class SearchSpace(Protocol):
     """What the tools need of the indexed text: the collections of one search, already filtered."""
 
-    def search(self, query: str, *, k: int, exclude: frozenset[str]) -> SearchHits:
-        """At most `k` chunks, best first, without the excluded ids."""
+    def search(self, query: str, *, k: int, exclude: frozenset[str], missing_rank: int | None) -> SearchHits:
+        """At most `k` chunks, best first, without the excluded ids; `missing_rank` counts where a leg did not find one."""
         ...
 
     def grep(self, pattern: str, *, limit: int) -> list[Chunk]:
@@ -200,7 +200,8 @@ def read_arguments(tool: Tool, raw: str) -> Arguments:
 
 
 def _search(box: Toolbox, query: str, exclude: frozenset[str]) -> SearchHits:
-    hits = box.space.search(query, k=box.rules.candidates, exclude=exclude)
+    rules = box.rules
+    hits = box.space.search(query, k=rules.candidates, exclude=exclude, missing_rank=rules.missing_rank)
     box.ranked(query, [hit.chunk for hit in hits.hits])  # fills the score cache while other calls are fetched
     return hits
 

@@ -3,7 +3,7 @@
 `docs/harness.md` lists the kinds and their fields; a change of meaning raises FORMAT_VERSION.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ class StepRecord:
     data: StepData
 
 
-def ignore_step(kind: str, data: StepData) -> None:
+def ignore_step(kind: str, data: Mapping[str, JsonValue]) -> None:
     """The callback of a recorder whose steps nobody waits for."""
 
 

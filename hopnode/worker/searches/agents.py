@@ -1,6 +1,6 @@
 """Who drives the agents of a search: turns the name of a profile and the node's settings into policies and a reranker.
 
-Knows models and profiles by name; what a search is and what becomes of it is `search_job.py`'s.
+Knows models and profiles by name; what a search is and what becomes of it is `run.py`'s.
 """
 
 from collections.abc import Callable, Sequence

@@ -16,10 +16,9 @@ from hopnode.worker.corpus.records import Chunk
 from hopnode.worker.errors import DeadlineExceeded, HopnodeError, ModelRefused, ModelUnavailable
 from hopnode.worker.harness.answer import NOT_FOUND, answer_request, fitting_passages, read_answer
 from hopnode.worker.inference.abort import Abort
-from hopnode.worker.inference.chat import ChatModel
 from hopnode.worker.inference.messages import ChatRequest, Completion
 from hopnode.worker.logs import get_logger
-from hopnode.worker.queue.job_context import JobContext
+from hopnode.worker.searches.live_search import LiveSearch
 from hopnode.worker.settings import WorkerSettings
 from hopnode.worker.tokens import count_tokens
 
@@ -57,35 +56,30 @@ def kept_back(settings: WorkerSettings, seconds: float) -> float:
     return min(SHARE * seconds, settings.answer_timeout_seconds)
 
 
-def write_answer(
-    model: ChatModel | None,
-    settings: WorkerSettings,
-    question: str,
-    passages: Sequence[Chunk],
-    context: JobContext,
-    until: float,
-) -> Answered:
-    """The answer from these passages, best first, by `until` on the monotonic clock. Raises only what `context.check` does.
+def write_answer(search: LiveSearch, passages: Sequence[Chunk]) -> Answered:
+    """The answer from these passages, best first, within the time of the search. Raises only what `search.check` does.
 
     Without passages nobody is asked: nothing can be found in them.
     """
+    settings = search.runtime.settings
     given = fitting_passages(passages, settings.answer_passage_tokens)
-    request = answer_request(question, given, settings.answer_tokens)
+    request = answer_request(search.request.query, given, settings.answer_tokens)
     completion, error = None, None
     started = time.monotonic()
     try:
         if given:
-            completion = _ask(model, request, context, until)
+            completion = _ask(search, request)
     except (ModelUnavailable, ModelRefused, _TooLate) as caught:
         error = caught
         _log.warning("answer_failed", code=error.code, error=str(error))
     reply = _Reply(settings.answer_model or "", given, completion, error, len(given) < len(passages))
     usage = _usage(request, completion, time.monotonic() - started)
-    context.step("answer", reply.step() | usage)
+    search.step("answer", reply.step() | usage)
     return Answered(reply.answer(), reply.degraded, usage)
 
 
-def _ask(model: ChatModel | None, request: ChatRequest, context: JobContext, until: float) -> Completion:
+def _ask(search: LiveSearch, request: ChatRequest) -> Completion:
+    model = search.runtime.answers
     if model is None:
         raise ModelRefused(
             "This worker has no answer endpoint: set HOPNODE_ANSWER_MODEL for all processes of the node."
@@ -94,10 +88,10 @@ def _ask(model: ChatModel | None, request: ChatRequest, context: JobContext, unt
     call = pool.submit(copy_context().run, model.complete, request, abort)
     try:
         while not wait([call], timeout=POLL_SECONDS).done:
-            context.check()
-            if time.monotonic() >= until:
+            search.check()
+            if search.seconds >= search.whole_seconds:
                 raise _TooLate("The time of the search was over before the answer was there.")
-        context.check()
+        search.check()
         return _result(call)
     except DeadlineExceeded as error:
         raise _TooLate("The deadline of the search passed before the answer was there.") from error

@@ -61,7 +61,7 @@ class MemorySpace:
         self._lock = threading.Lock()
         self.queries: list[str] = []
 
-    def search(self, query: str, *, k: int, exclude: frozenset[str]) -> SearchHits:
+    def search(self, query: str, *, k: int, exclude: frozenset[str], missing_rank: int | None = None) -> SearchHits:
         """Two legs (shared words, and shared words per length) of limited depth, fused by reciprocal ranks: so ranks
         shift and others move up when ids are excluded, as in the real corpus."""
         self._before("search")

@@ -224,7 +224,7 @@ def _finish(report: "Report", run: "Run | None", files: Files, earlier: "Report 
         report.write(files.report)
     if files.trec and run:
         write_qrels(files.trec / "qrels.trec", run.dataset.gold)
-        write_run(files.trec / "run.trec", {one.question: one.documents for one in run.answers})
+        write_run(files.trec / "run.trec", {one.question: one.documents for one in run.retrieved})
         for leg, ranked in run.legs.items():
             write_run(files.trec / f"run-{leg}.trec", ranked)
     if earlier is not None and files.compare:

@@ -73,7 +73,7 @@ def test_what_is_right_changes_the_figures_and_never_the_answers(runtime: Runtim
     swapped = replace(FERRIES, gold={"q1": FERRIES.gold["q2"], "q2": FERRIES.gold["q1"]})
     for mode in ("one_shot", "agent"):
         first, second = (run(runtime, dataset, mode=mode) for dataset in (FERRIES, swapped))
-        assert [one.documents for one in first.run.answers] == [one.documents for one in second.run.answers]
+        assert [one.documents for one in first.run.retrieved] == [one.documents for one in second.run.retrieved]
         assert first.report.mrr != second.report.mrr
 
 

@@ -45,7 +45,7 @@ class ListedSpace(MemorySpace):
         super().__init__(documents)
         self.searches = searches
 
-    def search(self, query: str, *, k: int, exclude: frozenset[str]) -> SearchHits:
+    def search(self, query: str, *, k: int, exclude: frozenset[str], missing_rank: int | None = None) -> SearchHits:
         assert k == 50, "25 dense and 25 lexical candidates"
         chunks = {chunk.id: chunk for chunks in self.documents.values() for chunk in chunks}
         found = [key for key in self.searches[query] if key not in exclude]

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.harness.searching import SearchParts, Watcher, live_search
 from support.harness.space import make_chunk
 from support.node.http_node import HttpNode, Tenant, serve_node
-from support.node.queue import claim, new_workspace, queue_probe, worker_settings
+from support.node.queue import worker_settings
 
 from hopnode.worker.errors import JobCancelled, ModelRefused
 from hopnode.worker.harness.answer import answer_request
@@ -26,11 +27,9 @@ from hopnode.worker.inference.scripted import (
     say,
     use,
 )
-from hopnode.worker.queue.job_context import JobContext
 from hopnode.worker.searches.answer import Answered, kept_back, write_answer
 from hopnode.worker.searches.job import run_search_job
-from hopnode.worker.store.database import Database
-from hopnode.worker.store.jobs import jobs
+from hopnode.worker.searches.space import Space
 
 TEXTS = {
     "tower.md": "The Anselm Tower was built by the Brook Company in 1911. It is made of brick.",
@@ -216,55 +215,68 @@ def test_without_passages_nobody_is_asked_and_nothing_is_found(asker: Tenant, mo
 PASSAGES = [make_chunk("a", 0, "Brook was founded by Mira."), make_chunk("b", 0, "word " * 600)]
 
 
-@pytest.fixture
-def context(sqlite_database: Database) -> JobContext:
-    queue_probe(sqlite_database, new_workspace(sqlite_database))
-    job = claim(sqlite_database)
-    assert job
-    return JobContext(sqlite_database, job, lease_seconds=60, claimed_at=time.monotonic())
-
-
-def write(context: JobContext, folder: Path, line: ScriptLine, seconds: float = 30, **settings: object) -> Answered:
+def write(space: Space, folder: Path, line: ScriptLine, watcher: Watcher | None = None, **settings: object) -> Answered:
     known = worker_settings(folder, answer_model="writer", answer_url="http://127.0.0.1:1/v1", **settings)
-    return write_answer(ScriptedChat([line]), known, QUESTION, PASSAGES, context, time.monotonic() + seconds)
+    parts = SearchParts(known, answers=ScriptedChat([line]))
+    return write_answer(live_search(QUESTION, space, parts, watcher), PASSAGES)
 
 
 def test_an_answer_without_citations_or_cut_off_or_from_a_part_of_the_passages_says_so(
-    context: JobContext, tmp_path: Path
+    space: Space, tmp_path: Path
 ) -> None:
-    assert write(context, tmp_path, say("Mira.")).degraded == ("answer-uncited",)
-    assert write(context, tmp_path, say("Mira [P1] and", finish_reason="length")).degraded == ("answer-cut-off",)
-    assert write(context, tmp_path, say("", finish_reason="length")).degraded == ("answer-cut-off", "answer-empty")
-    part = write(context, tmp_path, say("Mira [P1], words [P2]."), answer_passage_tokens=512)
+    assert write(space, tmp_path, say("Mira.")).degraded == ("answer-uncited",)
+    assert write(space, tmp_path, say("Mira [P1] and", finish_reason="length")).degraded == ("answer-cut-off",)
+    assert write(space, tmp_path, say("", finish_reason="length")).degraded == ("answer-cut-off", "answer-empty")
+    part = write(space, tmp_path, say("Mira [P1], words [P2]."), answer_passage_tokens=512)
     assert part.degraded == ("answer-passages-left-out",)
     assert part.answer == part.answer | {"text": "Mira [1], words.", "passages": 1, "unknown_citations": 1}  # type: ignore[operator]
 
 
-def test_tokens_are_counted_where_the_endpoint_reports_none(context: JobContext, tmp_path: Path) -> None:
-    usage = write(context, tmp_path, say("Mira [P1].")).usage
+def test_tokens_are_counted_where_the_endpoint_reports_none(space: Space, tmp_path: Path) -> None:
+    usage = write(space, tmp_path, say("Mira [P1].")).usage
     assert int(str(usage["answer_prompt_tokens"])) > 600
     assert int(str(usage["answer_completion_tokens"])) > 3
     assert usage["answer_tokens_measured"] is False
 
 
-def test_a_defect_in_the_call_is_a_degradation_too(context: JobContext, tmp_path: Path) -> None:
+def test_a_defect_in_the_call_is_a_degradation_too(space: Space, tmp_path: Path) -> None:
     def explode(_: object) -> Completion:
         raise ZeroDivisionError
 
-    assert write(context, tmp_path, explode).degraded == ("answer-unavailable",)
+    assert write(space, tmp_path, explode).degraded == ("answer-unavailable",)
 
 
-def test_a_worker_without_the_setting_says_what_to_set(context: JobContext, tmp_path: Path) -> None:
-    answered = write_answer(None, worker_settings(tmp_path), QUESTION, PASSAGES, context, time.monotonic() + 9)
+def test_a_worker_without_the_setting_says_what_to_set(space: Space, tmp_path: Path) -> None:
+    watcher = Watcher()
+    answered = write_answer(live_search(QUESTION, space, SearchParts(worker_settings(tmp_path)), watcher), PASSAGES)
     assert answered.degraded == ("answer-refused",)
-    (step,) = jobs.list_steps(context._db, context.job.id)
-    assert "HOPNODE_ANSWER_MODEL" in str(step.data["error"])
+    ((kind, data),) = watcher.steps
+    assert kind == "answer"
+    assert "HOPNODE_ANSWER_MODEL" in str(data["error"])
 
 
-def test_a_cancel_is_not_taken_for_a_failure_of_the_model(context: JobContext, tmp_path: Path) -> None:
-    context.stop(JobCancelled("The job was cancelled."))
+def test_a_cancel_is_not_taken_for_a_failure_of_the_model(space: Space, tmp_path: Path) -> None:
+    def cancelled() -> None:
+        raise JobCancelled("The job was cancelled.")
+
+    watcher = Watcher(cancelled)
     with pytest.raises(JobCancelled):
-        write(context, tmp_path, say("Mira [P1]."))
+        write(space, tmp_path, say("Mira [P1]."), watcher)
+    assert not watcher.steps
+
+
+def test_an_answer_that_is_not_there_when_the_time_is_over_is_too_late(space: Space, tmp_path: Path) -> None:
+    given_up = threading.Event()
+
+    def slow(_: object) -> Completion:
+        assert given_up.wait(30)
+        return Completion(Message("assistant", "Mira [P1]."), "stop")
+
+    settings = worker_settings(tmp_path, answer_model="writer", answer_url="http://127.0.0.1:1/v1")
+    parts = SearchParts(settings, answers=ScriptedChat([slow]))
+    answered = write_answer(live_search(QUESTION, space, parts, deadline_seconds=0.2), PASSAGES)
+    given_up.set()
+    assert (answered.answer, answered.degraded) == (None, ("answer-too-late",))
 
 
 def test_a_quarter_of_the_time_is_kept_back_but_no_more_than_a_call_may_take(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hopnode.worker.harness.policies.offline import OfflinePolicy
 from hopnode.worker.harness.trajectory import Recorder
 from hopnode.worker.ranking.evidence import DIRECT, LINKED
 from hopnode.worker.ranking.weighing import CERTAINTY, fitted_rounds
-from hopnode.worker.searches.job import Space
+from hopnode.worker.searches.space import Space
 from hopnode.worker.store.collections import Collection
 
 FILMS = {
