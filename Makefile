@@ -11,7 +11,7 @@ TYPES := $(VENV)/bin/pyright
 # Fast tests share the cores; slow ones run one by one, since they start services and watch clocks.
 FAST := $(PY) -m pytest -q -n logical --dist loadfile -m "not slow and not vllm"
 
-.PHONY: help demo serve test test-vllm check fix openapi settings architecture lock clean
+.PHONY: help demo serve test test-vllm check fix openapi settings architecture lock dist clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -52,6 +52,10 @@ architecture: $(DEV) ## Write the tree and the floors of docs/architecture.md fr
 lock: $(DEV) ## Resolve the dependencies of pyproject.toml again and write both lock files
 	@$(VENV)/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements.lock
 	@$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+dist: $(DEV) ## Build the wheel and the source distribution into dist/
+	@rm -rf build dist
+	@$(PY) -m build --no-isolation --wheel --sdist
 
 clean: ## Remove the virtual environment, caches and build results (never your data folder)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
