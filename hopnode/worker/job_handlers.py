@@ -1,4 +1,4 @@
-"""What the processes of a node run: which story belongs to which kind of job, and the chores of the house.
+"""What the processes of a node run: which story belongs to which kind of job, and the duties of the house.
 
 The one place that knows all stories; the queue's two ends stay free of them.
 """
@@ -15,9 +15,9 @@ from hopnode.worker.evaluation.job import run_evaluation_job
 from hopnode.worker.logs import get_logger
 from hopnode.worker.queue.dispatch import Dispatcher
 from hopnode.worker.queue.job_context import JobContext
-from hopnode.worker.queue.periodic import Chore, Housekeeping
+from hopnode.worker.queue.maintenance import MaintenanceDuty, MaintenanceThreads
+from hopnode.worker.queue.queue_duties import queue_duties
 from hopnode.worker.queue.runner import QueueRunner
-from hopnode.worker.queue.upkeep import queue_chores
 from hopnode.worker.runtime import Runtime, open_runtime
 from hopnode.worker.searches.job import run_search_job
 from hopnode.worker.settings import WorkerSettings
@@ -54,15 +54,15 @@ def open_runner(settings: WorkerSettings) -> Generator[QueueRunner[Runtime]]:
         runtime.close()
 
 
-def make_housekeeping(runtime: Runtime, dispatcher: Dispatcher) -> Housekeeping:
-    """All chores of a node, for the process that serves the API."""
+def make_maintenance(runtime: Runtime, dispatcher: Dispatcher) -> MaintenanceThreads:
+    """All duties of a node, for the process that serves the API."""
     db = runtime.db
-    chores = [
-        *queue_chores(db, runtime.settings, dispatcher),
-        Chore("vectors", VECTOR_SECONDS, lambda: _drain(runtime.corpora)),
-        Chore("schedule", SCHEDULE_SECONDS, lambda: start_due_syncs(db, dispatcher)),
+    duties = [
+        *queue_duties(db, runtime.settings, dispatcher),
+        MaintenanceDuty("vectors", VECTOR_SECONDS, lambda: _drain(runtime.corpora)),
+        MaintenanceDuty("schedule", SCHEDULE_SECONDS, lambda: start_due_syncs(db, dispatcher)),
     ]
-    return Housekeeping(db, chores)
+    return MaintenanceThreads(db, duties)
 
 
 def start_due_syncs(db: Database, dispatcher: Dispatcher) -> None:

@@ -1,5 +1,6 @@
 """Settings of the working half, read once from `HOPNODE_*` environment variables; refuses to start in a bad state."""
 
+import os
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -11,6 +12,19 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from hopnode.connectors.egress import EgressPolicy
 
 CommaList = Annotated[list[str], NoDecode]
+
+SUPERVISED = "HOPNODE_SUPERVISED"
+"""Set by a supervisor in the environment of its child, never by people: the child's standard input ends with the supervisor."""
+
+
+def is_supervised() -> bool:
+    """Whether a supervisor started this process."""
+    return bool(os.environ.get(SUPERVISED))
+
+
+def visible_gpus() -> str | None:
+    """`CUDA_VISIBLE_DEVICES`, which CUDA programs obey: numbers or ids with commas between them; None where all are seen."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
 class WorkerSettings(BaseSettings):

@@ -19,7 +19,7 @@ from hopnode.node_service.commands.terminal.exits import ExitCode
 from hopnode.node_service.reference.settings_pages import fields
 from hopnode.worker import errors
 from hopnode.worker.inference.scripted import final, say, use
-from hopnode.worker.queue.supervise import SUPERVISED
+from hopnode.worker.settings import SUPERVISED
 from hopnode.worker.store.jobs.jobs import JobStatus
 from hopnode.worker.store.sources.sources import SyncCounts
 

@@ -34,9 +34,9 @@ def role(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def keeper(role: str, sqlite_url: str, redis_server: RedisServer, tmp_path: Path) -> Generator[Program]:
+def supervisor(role: str, sqlite_url: str, redis_server: RedisServer, tmp_path: Path) -> Generator[Program]:
     environment = probe_environment(tmp_path, sqlite_url, redis_url=redis_server.url)
-    program = Program(["keeper", role], environment, tmp_path / "worker.log")
+    program = Program(["supervisor", role], environment, tmp_path / "worker.log")
     yield program
     program.close()
 
@@ -51,12 +51,12 @@ def _running(db: Database, job: Job, tmp_path: Path) -> bool:
 
 
 def test_a_kick_starts_a_job_at_once_and_the_end_of_one_starts_the_next(
-    keeper: Program, role: str, sqlite_database: Database, redis_server: RedisServer, tmp_path: Path
+    supervisor: Program, role: str, sqlite_database: Database, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     db = sqlite_database
     workspace = new_workspace(db)
     first = queue_probe(db, workspace, role=role, request={"seconds": 0})
-    wait_until(lambda: _read(db, first).status is JobStatus.SUCCEEDED, 20, "the worker is up; its keeper kicked it")
+    wait_until(lambda: _read(db, first).status is JobStatus.SUCCEEDED, 20, "the worker is up; its supervisor kicked it")
     dispatcher = CeleryDispatcher(worker_settings(tmp_path, redis_url=redis_server.url))
     dispatcher.start()
     kicked = [queue_probe(db, workspace, role=role, request={"seconds": 0}) for _ in range(12)]
@@ -67,15 +67,15 @@ def test_a_kick_starts_a_job_at_once_and_the_end_of_one_starts_the_next(
 
 
 def test_a_worker_that_is_told_to_stop_ends_in_time_and_its_job_can_be_claimed_again(
-    keeper: Program, role: str, sqlite_database: Database, tmp_path: Path
+    supervisor: Program, role: str, sqlite_database: Database, tmp_path: Path
 ) -> None:
     db = sqlite_database
     job = queue_probe(db, new_workspace(db), role=role, request={"seconds": 60}, callback=CALLBACK)
     wait_until(lambda: _running(db, job, tmp_path), 20, "the job runs")
-    family = keeper.family()
+    family = supervisor.family()
     start = time.monotonic()
-    keeper.process.send_signal(signal.SIGTERM)
-    code = keeper.process.wait(15)
+    supervisor.process.send_signal(signal.SIGTERM)
+    code = supervisor.process.wait(15)
     stopped_after = time.monotonic() - start
     left = _read(db, job)
     print(f"\n{role}: stopped after {stopped_after:.1f} s with code {code}; job {left.status}, attempt {left.attempt}")
@@ -84,12 +84,14 @@ def test_a_worker_that_is_told_to_stop_ends_in_time_and_its_job_can_be_claimed_a
     wait_until(lambda: jobs.count_claimable(db, role) == 1, LEASE_SECONDS + 1, "the job can be claimed again")
 
 
-def test_a_worker_that_has_nothing_to_do_stops_at_once(keeper: Program, role: str, sqlite_database: Database) -> None:
+def test_a_worker_that_has_nothing_to_do_stops_at_once(
+    supervisor: Program, role: str, sqlite_database: Database
+) -> None:
     db = sqlite_database
     job = queue_probe(db, new_workspace(db), role=role, request={"seconds": 0})
     wait_until(lambda: _read(db, job).status is JobStatus.SUCCEEDED, 20, "the worker is up")
     start = time.monotonic()
-    keeper.process.send_signal(signal.SIGINT)
-    keeper.process.wait(15)
+    supervisor.process.send_signal(signal.SIGINT)
+    supervisor.process.wait(15)
     print(f"\n{role}: stopped after {time.monotonic() - start:.1f} s")
     assert time.monotonic() - start < 6

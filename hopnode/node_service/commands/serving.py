@@ -42,10 +42,10 @@ def worker(
     _need_redis(invocation)
 
     from hopnode.worker import logs
-    from hopnode.worker.queue.worker_command import keep_worker
+    from hopnode.worker.queue.supervised_worker import run_supervised_worker
 
     logs.configure(invocation.settings.log_level, invocation.settings.log_format)
-    code = keep_worker(invocation.settings, role)
+    code = run_supervised_worker(invocation.settings, role)
     raise typer.Exit(ExitCode.OK if code == 0 else ExitCode.FAILED)
 
 

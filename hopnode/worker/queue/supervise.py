@@ -15,9 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from types import FrameType
 
 from hopnode.worker.logs import get_logger
-
-SUPERVISED = "HOPNODE_SUPERVISED"
-"""Set in the child's environment: its standard input ends when the supervisor is gone."""
+from hopnode.worker.settings import SUPERVISED
 
 PAUSE_SECONDS, PAUSE_MOST_SECONDS, STEADY_SECONDS = 0.5, 30.0, 10.0
 """Pause before a restart, doubled each time up to the most; a child that lived for the steady time starts it over."""

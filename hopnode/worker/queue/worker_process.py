@@ -4,7 +4,6 @@ Database connections, vector clients and inference sessions do not survive a for
 first kick: in a prefork pool that is in the child, and the parent opens none.
 """
 
-import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -15,8 +14,8 @@ from hopnode.worker.logs import get_logger
 from hopnode.worker.queue.celery_app import work
 from hopnode.worker.queue.dispatch import CeleryDispatcher
 from hopnode.worker.queue.runner import QueueRunner
-from hopnode.worker.queue.supervise import SUPERVISED, end_with_supervisor
-from hopnode.worker.settings import WorkerSettings
+from hopnode.worker.queue.supervise import end_with_supervisor
+from hopnode.worker.settings import WorkerSettings, is_supervised
 
 OpenRunner = Callable[[], AbstractContextManager[QueueRunner[Any]]]
 """Opens what the jobs need; the context ends when the process does."""
@@ -74,7 +73,7 @@ class WorkerProcess:
 def run_worker(settings: WorkerSettings, role: str, open_runner: OpenRunner) -> None:
     """Runs a Celery worker of `role` in this process until it is told to stop; the process ends with it."""
     logs.configure(settings.log_level, settings.log_format)
-    if os.environ.get(SUPERVISED):
+    if is_supervised():
         end_with_supervisor(settings.shutdown_seconds + LINGER_SECONDS)
     process = WorkerProcess(settings, open_runner)
 

@@ -138,8 +138,8 @@ def test_no_job_suffers_when_workers_children_and_redis_are_killed(
     environment = probe_environment(tmp_path, database_url, redis_url=redis_server.url)
     db = Database(database_url)
     dispatcher = CeleryDispatcher(WorkerSettings(_env_file=None, redis_url=redis_server.url))  # type: ignore[call-arg]
-    agent = Program(["keeper", "agent"], environment, tmp_path / "agent.log")
-    sync = Program(["keeper", "sync"], environment, tmp_path / "sync.log")
+    agent = Program(["supervisor", "agent"], environment, tmp_path / "agent.log")
+    sync = Program(["supervisor", "sync"], environment, tmp_path / "sync.log")
     fire = Fire(
         7,
         {

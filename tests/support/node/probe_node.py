@@ -1,4 +1,4 @@
-"""Programs of a node that runs nothing but probe jobs: `keeper ROLE`, `worker ROLE` and `embedded`.
+"""Programs of a node that runs nothing but probe jobs: `supervisor ROLE`, `worker ROLE` and `embedded`.
 
 A probe job takes the seconds that its request names, and writes into a run log (`PROBE_LOG`) that it lives. Settings come
 from the environment, as they do for the real programs.
@@ -18,10 +18,10 @@ from pydantic import JsonValue
 from hopnode.worker import logs
 from hopnode.worker.queue.dispatch import ThreadDispatcher
 from hopnode.worker.queue.job_context import JobContext
-from hopnode.worker.queue.periodic import Housekeeping
+from hopnode.worker.queue.maintenance import MaintenanceThreads
+from hopnode.worker.queue.queue_duties import queue_duties
 from hopnode.worker.queue.runner import QueueRunner
-from hopnode.worker.queue.upkeep import queue_chores
-from hopnode.worker.queue.worker_command import keep_worker
+from hopnode.worker.queue.supervised_worker import run_supervised_worker
 from hopnode.worker.queue.worker_process import run_worker
 from hopnode.worker.settings import WorkerSettings
 from hopnode.worker.store.database import Database
@@ -59,7 +59,7 @@ def open_runner(settings: WorkerSettings) -> Generator[QueueRunner[Probe]]:
 
 
 def embedded(settings: WorkerSettings) -> None:
-    """Threads and chores in one process, until SIGTERM."""
+    """Threads and duties in one process, until SIGTERM."""
     logs.configure(settings.log_level, settings.log_format)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -67,11 +67,11 @@ def embedded(settings: WorkerSettings) -> None:
         slots = {"agent": settings.agent_slots, "sync": settings.sync_slots}
         dispatcher = ThreadDispatcher(runner, slots, settings.poll_seconds)
         db = Database(settings.sql_url)
-        chores = Housekeeping(db, queue_chores(db, settings, dispatcher))
+        duties = MaintenanceThreads(db, queue_duties(db, settings, dispatcher))
         dispatcher.start()
-        chores.start()
+        duties.start()
         stop.wait()
-        chores.stop()
+        duties.stop()
         dispatcher.stop(settings.shutdown_seconds)
         db.close()
 
@@ -82,10 +82,10 @@ def main() -> None:
     program, *roles = sys.argv[1:]
     if program == "embedded":
         embedded(settings)
-    elif program == "keeper":
+    elif program == "supervisor":
         logs.configure(settings.log_level, settings.log_format)
         worker = [sys.executable, "-m", "support.node.probe_node", "worker", roles[0]]
-        sys.exit(keep_worker(settings, roles[0], worker))
+        sys.exit(run_supervised_worker(settings, roles[0], worker))
     else:
         run_worker(settings, roles[0], lambda: open_runner(settings))
 

@@ -114,8 +114,8 @@ def _url(host: str, listener: socket.socket) -> str:
 
 
 def _start_working(runtime: "Runtime", mode: Mode, cleanup: ExitStack) -> "Dispatcher":
-    """Job threads (embedded) or the publisher of kicks (server), and the chores beside them."""
-    from hopnode.worker.job_handlers import make_housekeeping, make_runner
+    """Job threads (embedded) or the publisher of kicks (server), and the duties beside them."""
+    from hopnode.worker.job_handlers import make_maintenance, make_runner
     from hopnode.worker.queue.dispatch import CeleryDispatcher, ThreadDispatcher
 
     settings = runtime.settings
@@ -127,9 +127,9 @@ def _start_working(runtime: "Runtime", mode: Mode, cleanup: ExitStack) -> "Dispa
     )
     dispatcher.start()
     cleanup.callback(dispatcher.stop, STOP_SECONDS)
-    housekeeping = make_housekeeping(runtime, dispatcher)
-    housekeeping.start()
-    cleanup.callback(housekeeping.stop)
+    maintenance = make_maintenance(runtime, dispatcher)
+    maintenance.start()
+    cleanup.callback(maintenance.stop)
     return dispatcher
 
 

@@ -52,6 +52,7 @@ def launch(
     """Serve Context-1 with vLLM in the foreground: look whether it fits, start it, wait, try one turn. Ctrl-C ends it."""
     from hopnode.worker.inference.serving.gpus import list_gpus
     from hopnode.worker.inference.serving.vllm import Launch
+    from hopnode.worker.settings import visible_gpus
 
     line = Launch(
         weights,
@@ -64,7 +65,7 @@ def launch(
         kernels_compiled=only_print or shutil.which("nvcc") is not None,
         extra=tuple(extra or ()),
     )
-    found = list_gpus() if gpu_check else []
+    found = list_gpus(visible_gpus()) if gpu_check else []
     if only_print:
         _print_line(line, found, as_json)
         return

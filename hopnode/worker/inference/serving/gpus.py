@@ -1,9 +1,7 @@
 """The NVIDIA GPUs of this machine, as `nvidia-smi` lists them. Knows nothing of what they are for."""
 
-import os
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hopnode.worker.errors import ConfigurationError
@@ -22,13 +20,13 @@ class Gpu:
     driver: str
 
 
-def list_gpus(environment: Mapping[str, str] | None = None) -> list[Gpu]:
-    """All GPUs, those that `CUDA_VISIBLE_DEVICES` hides left out; empty where there is no `nvidia-smi`.
+def list_gpus(visible: str | None, *, search_path: str | None = None) -> list[Gpu]:
+    """All GPUs; empty where there is no `nvidia-smi`. `visible` has the form of `CUDA_VISIBLE_DEVICES` and hides the others.
 
-    ConfigurationError when the program is there and fails, in its own words: the driver is then not in order.
+    `search_path` names the folders to look for the program in; None: those of this process.
+    Raises `ConfigurationError` when the program is there and fails, in its own words: the driver is then not in order.
     """
-    environment = os.environ if environment is None else environment
-    program = shutil.which("nvidia-smi", path=environment.get("PATH"))
+    program = shutil.which("nvidia-smi", path=search_path)
     if program is None:
         return []
     command = [program, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"]
@@ -40,7 +38,7 @@ def list_gpus(environment: Mapping[str, str] | None = None) -> list[Gpu]:
         said = " ".join((done.stdout + done.stderr).split())[:300]
         raise ConfigurationError(f"{program} fails: {said or f'exit code {done.returncode}'}")
     gpus = [_read(line) for line in done.stdout.splitlines() if line.strip()]
-    return _visible(gpus, environment.get("CUDA_VISIBLE_DEVICES"))
+    return _visible(gpus, visible)
 
 
 def _read(line: str) -> Gpu:

@@ -1,8 +1,6 @@
 """The launch line of Context-1, what it takes of a GPU, and which GPUs there are."""
 
 import json
-import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -78,19 +76,19 @@ def test_known_weights_are_known_folders_are_counted_and_others_are_not_guessed(
     assert weights_gib(str(tmp_path)) == 1 / 1024, "what the index does not name is not loaded"
 
 
-def with_nvidia_smi(folder: Path, script: str, **more: str) -> Mapping[str, str]:
-    """An environment in which `nvidia-smi` is this script."""
+def listed(folder: Path, script: str, visible: str | None = None) -> list[Gpu]:
+    """The GPUs that this script lists in the place of `nvidia-smi`."""
     program = folder / "nvidia-smi"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    return {"PATH": f"{folder}:{os.environ['PATH']}"} | more
+    return list_gpus(visible, search_path=str(folder))
 
 
 TWO = "echo 'NVIDIA H100 80GB HBM3, 81559, 81000, 580.65.06'; echo 'NVIDIA L4, 23034, 512, 580.65.06'"
 
 
 def test_gpus_are_listed_with_their_memory(tmp_path: Path) -> None:
-    first, second = list_gpus(with_nvidia_smi(tmp_path, TWO))
+    first, second = listed(tmp_path, TWO)
     assert first == Gpu("NVIDIA H100 80GB HBM3", 81559 / 1024, 81000 / 1024, "580.65.06")
     assert (second.name, second.free_gib) == ("NVIDIA L4", 0.5)
 
@@ -99,17 +97,17 @@ def test_gpus_are_listed_with_their_memory(tmp_path: Path) -> None:
     ("visible", "names"), [("1", ["NVIDIA L4"]), ("", []), ("GPU-0a1b", ["NVIDIA H100 80GB HBM3"])]
 )
 def test_hidden_gpus_are_left_out(tmp_path: Path, visible: str, names: list[str]) -> None:
-    found = list_gpus(with_nvidia_smi(tmp_path, TWO, CUDA_VISIBLE_DEVICES=visible))
+    found = listed(tmp_path, TWO, visible)
     assert [gpu.name for gpu in found] == names
 
 
 def test_memory_that_the_driver_does_not_tell_is_unknown_and_no_program_is_no_gpu(tmp_path: Path) -> None:
-    (spark,) = list_gpus(with_nvidia_smi(tmp_path, "echo 'NVIDIA GB10, [N/A], [N/A], 580.95'"))
+    (spark,) = listed(tmp_path, "echo 'NVIDIA GB10, [N/A], [N/A], 580.95'")
     assert spark.total_gib == 0.0
-    assert list_gpus({"PATH": "/nowhere"}) == []
+    assert list_gpus(None, search_path="/nowhere") == []
 
 
 def test_a_driver_that_is_not_in_order_speaks_for_itself(tmp_path: Path) -> None:
-    broken = with_nvidia_smi(tmp_path, "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18")
+    script = "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18"
     with pytest.raises(ConfigurationError, match="Driver/library version mismatch"):
-        list_gpus(broken)
+        listed(tmp_path, script)

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from hopnode.worker.logs import get_logger
-from hopnode.worker.queue.periodic import Chore
+from hopnode.worker.queue.maintenance import MaintenanceDuty
 from hopnode.worker.settings import WorkerSettings
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.jobs import jobs
@@ -23,11 +23,13 @@ class Waker(Protocol):
     def top_up(self, role: str, wanted: int) -> None: ...  # noqa: D102
 
 
-def queue_chores(db: Database, settings: WorkerSettings, waker: Waker) -> list[Chore]:
-    """The chores that keep the queue going: every process of a node may offer to do them."""
+def queue_duties(db: Database, settings: WorkerSettings, waker: Waker) -> list[MaintenanceDuty]:
+    """The duties that keep the queue going: every process of a node may offer to do them."""
     return [
-        Chore("queue", REAP_SECONDS, lambda: tend_queue(db, settings, waker)),
-        Chore("retention", RETENTION_SECONDS, lambda: forget_old_jobs(db, settings.job_retention_days * _DAY)),
+        MaintenanceDuty("queue", REAP_SECONDS, lambda: tend_queue(db, settings, waker)),
+        MaintenanceDuty(
+            "retention", RETENTION_SECONDS, lambda: forget_old_jobs(db, settings.job_retention_days * _DAY)
+        ),
     ]
 
 

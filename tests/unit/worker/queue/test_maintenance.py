@@ -1,4 +1,4 @@
-"""Chores: one doer at a time, succession, and what the queue's own chores do."""
+"""MaintenanceDuties: one doer at a time, succession, and what the queue's own duties do."""
 
 import threading
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 from support.node.queue import CALLBACK, claim, new_workspace, queue_probe, wait_until, worker_settings
 
 from hopnode.worker.job_handlers import start_due_syncs
-from hopnode.worker.queue.periodic import Chore, Housekeeping
-from hopnode.worker.queue.upkeep import forget_old_jobs, queue_chores, tend_queue
+from hopnode.worker.queue.maintenance import MaintenanceDuty, MaintenanceThreads
+from hopnode.worker.queue.queue_duties import forget_old_jobs, queue_duties, tend_queue
 from hopnode.worker.store.collections import create_collection
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.jobs import jobs
@@ -17,7 +17,7 @@ from hopnode.worker.store.tables import jobs as jobs_table
 
 
 class CountingWaker:
-    """Notes what the chores ask a dispatcher for."""
+    """Notes what the duties ask a dispatcher for."""
 
     def __init__(self) -> None:
         self.wanted: dict[str, int] = {}
@@ -30,10 +30,10 @@ class CountingWaker:
         self.wanted[role] = wanted
 
 
-def test_one_process_does_a_chore_and_another_inherits_it(sqlite_database: Database) -> None:
+def test_one_process_does_a_duty_and_another_inherits_it(sqlite_database: Database) -> None:
     done: list[str] = []
-    first = Housekeeping(sqlite_database, [Chore("sweep", 0.02, lambda: done.append("first"))])
-    second = Housekeeping(sqlite_database, [Chore("sweep", 0.02, lambda: done.append("second"))])
+    first = MaintenanceThreads(sqlite_database, [MaintenanceDuty("sweep", 0.02, lambda: done.append("first"))])
+    second = MaintenanceThreads(sqlite_database, [MaintenanceDuty("sweep", 0.02, lambda: done.append("second"))])
     first.start()
     wait_until(lambda: len(done) > 3, 5, "the first is at work")
     second.start()
@@ -45,7 +45,7 @@ def test_one_process_does_a_chore_and_another_inherits_it(sqlite_database: Datab
     second.stop()
 
 
-def test_a_chore_that_fails_or_hangs_holds_up_no_other(sqlite_database: Database) -> None:
+def test_a_duty_that_fails_or_hangs_holds_up_no_other(sqlite_database: Database) -> None:
     done: list[str] = []
     hanging = threading.Event()
 
@@ -53,12 +53,12 @@ def test_a_chore_that_fails_or_hangs_holds_up_no_other(sqlite_database: Database
         done.append("failing")
         raise OSError("no such luck")
 
-    chores = [
-        Chore("failing", 0.02, fail),
-        Chore("hanging", 0.02, lambda: bool(hanging.wait(5)) and None),
-        Chore("healthy", 0.02, lambda: done.append("healthy")),
+    duties = [
+        MaintenanceDuty("failing", 0.02, fail),
+        MaintenanceDuty("hanging", 0.02, lambda: bool(hanging.wait(5)) and None),
+        MaintenanceDuty("healthy", 0.02, lambda: done.append("healthy")),
     ]
-    keeping = Housekeeping(sqlite_database, chores)
+    keeping = MaintenanceThreads(sqlite_database, duties)
     keeping.start()
     try:
         wait_until(lambda: done.count("healthy") > 3 and done.count("failing") > 3, 5, "both go on")
@@ -122,6 +122,6 @@ def test_a_source_is_synced_when_its_time_has_come_and_never_twice_at_once(sqlit
     assert claim(db, role="sync") is None
 
 
-def test_the_names_of_chores_are_those_of_their_leases(sqlite_database: Database, tmp_path: Path) -> None:
-    chores = queue_chores(sqlite_database, worker_settings(tmp_path), CountingWaker())
-    assert [chore.name for chore in chores] == ["queue", "retention"]
+def test_the_names_of_duties_are_those_of_their_leases(sqlite_database: Database, tmp_path: Path) -> None:
+    duties = queue_duties(sqlite_database, worker_settings(tmp_path), CountingWaker())
+    assert [duty.name for duty in duties] == ["queue", "retention"]
