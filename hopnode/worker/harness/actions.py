@@ -6,7 +6,7 @@ from hopnode.worker.inference.messages import ToolCall
 
 
 @dataclass(frozen=True)
-class Ranked:
+class FinalEntry:
     """One entry of a final list: a chunk id or a document id, as the policy wrote it."""
 
     id: str
@@ -25,7 +25,7 @@ class Action:
 
     reasoning: str = ""
     calls: tuple[ToolCall, ...] = ()
-    final: tuple[Ranked, ...] | None = None
+    final: tuple[FinalEntry, ...] | None = None
     text: str = ""
     finish_reason: str = ""
     prompt_tokens: int = 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from hopnode.worker.corpus.records import Chunk
-from hopnode.worker.harness.actions import Ranked
+from hopnode.worker.harness.actions import FinalEntry
 from hopnode.worker.harness.context import Context
 from hopnode.worker.harness.outcome import Selection, rank_score
 from hopnode.worker.ranking.overlap import by_overlap
@@ -37,7 +37,7 @@ class Resolved:
     unknown: tuple[str, ...] = ()
 
 
-def parse_final(text: str) -> tuple[Ranked, ...] | None:
+def parse_final(text: str) -> tuple[FinalEntry, ...] | None:
     """The final list in `text`, in its order; None when there is none, empty when it says that nothing was found.
 
     Read are `<Document id=ID><Justification>…</Justification></Document>` with quoted, braced or bare ids and unclosed
@@ -47,37 +47,37 @@ def parse_final(text: str) -> tuple[Ranked, ...] | None:
     return _first_of_each(_from_json(text) if entries is None else entries, text)
 
 
-def parse_tagged(text: str) -> tuple[Ranked, ...] | None:
+def parse_tagged(text: str) -> tuple[FinalEntry, ...] | None:
     """As `parse_final`, in the tagged form only: for text that was not written as an answer, where JSON may be anything."""
     return _first_of_each(_tagged(text), text)
 
 
-def _first_of_each(entries: list[Ranked] | None, text: str) -> tuple[Ranked, ...] | None:
+def _first_of_each(entries: list[FinalEntry] | None, text: str) -> tuple[FinalEntry, ...] | None:
     if entries is None:
         return () if _NOTHING.search(text) else None
-    first: dict[str, Ranked] = {}
+    first: dict[str, FinalEntry] = {}
     for entry in entries:
         if entry.id:
             first.setdefault(entry.id, entry)
     return tuple(first.values())
 
 
-def _tagged(text: str) -> list[Ranked] | None:
+def _tagged(text: str) -> list[FinalEntry] | None:
     opens = list(_OPEN.finditer(text))
     if not opens:
         return None
     ends = [opening.start() for opening in opens[1:]] + [len(text)]
-    entries: list[Ranked] = []
+    entries: list[FinalEntry] = []
     for opening, end in zip(opens, ends, strict=True):
         body = _CLOSE.split(text[opening.end() : end], maxsplit=1)[0]
         reason = _REASON.search(body)
         bare = next(group for group in opening.groups() if group is not None)
         justification = _TAG.sub("", reason.group(1) if reason else body).strip()
-        entries.append(Ranked(_clean(bare), justification))
+        entries.append(FinalEntry(_clean(bare), justification))
     return entries
 
 
-def _from_json(text: str) -> list[Ranked] | None:
+def _from_json(text: str) -> list[FinalEntry] | None:
     fenced = _FENCE.match(text)
     try:
         parsed = cast(object, json.loads(fenced.group(1) if fenced else text))
@@ -89,15 +89,15 @@ def _from_json(text: str) -> list[Ranked] | None:
         parsed = cast(object, lists[0]) if len(lists) == 1 else None
     if not isinstance(parsed, list):
         return None
-    entries: list[Ranked] = []
+    entries: list[FinalEntry] = []
     for item in cast(list[object], parsed):
         if isinstance(item, dict):
             fields = cast(dict[str, object], item)
             if "id" not in fields:
                 return None
-            entries.append(Ranked(_clean(str(fields.get("id", ""))), str(fields.get("justification", "")).strip()))
+            entries.append(FinalEntry(_clean(str(fields.get("id", ""))), str(fields.get("justification", "")).strip()))
         elif isinstance(item, str | int):
-            entries.append(Ranked(_clean(str(item))))
+            entries.append(FinalEntry(_clean(str(item))))
     return entries
 
 
@@ -105,7 +105,7 @@ def _clean(given: str) -> str:
     return given.strip().strip("\"'{}[]/").strip()
 
 
-def resolve(ranking: Sequence[Ranked], context: Context, limit: int) -> Resolved:
+def resolve(ranking: Sequence[FinalEntry], context: Context, limit: int) -> Resolved:
     """Selections in the order of the ranking, at most `limit`; a chunk that comes twice keeps its first place."""
     shown = context.shown()
     chosen: dict[str, tuple[Chunk, str]] = {}
@@ -123,7 +123,7 @@ def resolve(ranking: Sequence[Ranked], context: Context, limit: int) -> Resolved
     return Resolved(tuple(selections), tuple(unknown))
 
 
-def _of_document(entry: Ranked, context: Context) -> list[Chunk]:
+def _of_document(entry: FinalEntry, context: Context) -> list[Chunk]:
     """What a document id stands for: its passages that a search or grep found and that are still in view; of a document
     that was only read the passages that share most with question and justification; else what was pruned of it."""
     held = [held for held in context.held() if held.chunk.document_id == entry.id]
@@ -140,4 +140,4 @@ def _of_document(entry: Ranked, context: Context) -> list[Chunk]:
 def fallback(context: Context, limit: int) -> Resolved:
     """A ranking without a final list: what is still in view, by reciprocal rank over the results that show it."""
     best = sorted(context.held(), key=lambda held: -held.weight)[:limit]
-    return resolve([Ranked(held.chunk.id) for held in best], context, limit)
+    return resolve([FinalEntry(held.chunk.id) for held in best], context, limit)

@@ -12,7 +12,7 @@ from hopnode.worker.harness.trajectory import StepRecord, last_attempt
 
 
 @dataclass(frozen=True)
-class Gold:
+class GoldFacts:
     """What answers a question: for each fact the ids, of chunks or documents, any of which supplies it. `answers` are the
     ids that hold the final answer itself."""
 
@@ -20,7 +20,7 @@ class Gold:
     answers: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, ids: Iterable[str], answers: Iterable[str] = ()) -> "Gold":
+    def of(cls, ids: Iterable[str], answers: Iterable[str] = ()) -> "GoldFacts":
         """Every id a fact of its own."""
         return cls(tuple(frozenset({one}) for one in dict.fromkeys(ids)), frozenset(answers))
 
@@ -53,7 +53,7 @@ class RunFigures:
     answer_found: bool | None = None
 
 
-def measure(steps: Sequence[StepRecord], gold: Gold | None = None) -> RunFigures:
+def measure(steps: Sequence[StepRecord], gold: GoldFacts | None = None) -> RunFigures:
     """The figures of a trajectory: of its last attempt. The final list is that of the fusion where there were several
     rollouts."""
     steps = last_attempt(steps)
@@ -72,7 +72,7 @@ def measure(steps: Sequence[StepRecord], gold: Gold | None = None) -> RunFigures
 
 
 def _against(
-    plain: RunFigures, gold: Gold, steps: Sequence[StepRecord], pruned: Sequence[str], chosen: Sequence[str]
+    plain: RunFigures, gold: GoldFacts, steps: Sequence[StepRecord], pruned: Sequence[str], chosen: Sequence[str]
 ) -> RunFigures:
     shown = [one for step in steps if step.kind == "observation" for one in _texts(step, "shown")]
     recall = gold.covered(chosen)
@@ -93,9 +93,9 @@ def _against(
     )
 
 
-def segments(steps: Sequence[StepRecord]) -> tuple[tuple[int, int], ...]:
+def stretches(steps: Sequence[StepRecord]) -> tuple[tuple[int, int], ...]:
     """First and last turn of each stretch of one run in which nothing was pruned: within it every view begins with the one
-    before. The turn of a prune ends its segment, since the views after it are shorter."""
+    before. The turn of a prune ends its stretch, since the views after it are shorter."""
     steps = last_attempt(steps)
     turns = [cast(int, step.data["turn"]) for step in steps if step.kind == "action"]
     ends = sorted({cast(int, step.data["turn"]) for step in steps if step.kind == "prune" and _pruned(step)})

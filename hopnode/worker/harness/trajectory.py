@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from hopnode.worker.harness.actions import Action, Ranked
+from hopnode.worker.harness.actions import Action, FinalEntry
 from hopnode.worker.harness.budget import Limits, Rules
 from hopnode.worker.harness.context import Observation, render
 from hopnode.worker.harness.outcome import AgentOutcome, RolloutEnd
@@ -59,7 +59,7 @@ class Recorder:
                 "reasoning": action.reasoning,
                 "text": action.text,
                 "calls": [_call(call) for call in action.calls],
-                "final": None if action.final is None else [_ranked(entry) for entry in action.final],
+                "final": None if action.final is None else [_entry(entry) for entry in action.final],
                 "finish_reason": action.finish_reason,
                 "redraws": action.redraws,
                 "closing": closing,
@@ -161,5 +161,5 @@ def _call(call: ToolCall) -> JsonValue:
     return {"id": call.id, "name": call.name, "arguments": call.arguments}
 
 
-def _ranked(entry: Ranked) -> JsonValue:
+def _entry(entry: FinalEntry) -> JsonValue:
     return {"id": entry.id, "justification": entry.justification}

@@ -9,8 +9,8 @@ from hopnode.worker.harness.context import ContextView, Measure
 from hopnode.worker.inference.abort import Abort
 
 
-class Answered(Protocol):
-    """What every answer of a model tells, in whatever form it came; token counts are 0 where nothing is reported."""
+class ModelReply(Protocol):
+    """What every reply of a model tells, in whatever form it came; token counts are 0 where nothing is reported."""
 
     @property
     def finish_reason(self) -> str: ...  # noqa: D102
@@ -21,15 +21,15 @@ class Answered(Protocol):
 
 
 Request = TypeVar("Request")
-Answer = TypeVar("Answer", bound=Answered)
+Reply = TypeVar("Reply", bound=ModelReply)
 Made = TypeVar("Made", covariant=True)
 Read = TypeVar("Read", contravariant=True)
 Sent = TypeVar("Sent", contravariant=True)
-Got = TypeVar("Got", bound=Answered, covariant=True)
+Got = TypeVar("Got", bound=ModelReply, covariant=True)
 
 
 class Profile(Protocol[Made, Read]):
-    """A wire format: how a view becomes a request, and how an answer becomes an action. Rules stay outside.
+    """A wire format: how a view becomes a request, and how a reply becomes an action. Rules stay outside.
 
     `measure` counts a turn exactly as it is sent; None where that is for the endpoint to know.
     """
@@ -45,23 +45,23 @@ class Profile(Protocol[Made, Read]):
         """The request that shows this view; `draw` counts how often the same view was asked before."""
         ...
 
-    def action(self, answer: Read, /) -> Action:
+    def action(self, reply: Read, /) -> Action:
         """What the model decided."""
         ...
 
 
 class Endpoint(Protocol[Sent, Got]):
-    """Where requests of a profile are answered."""
+    """Where requests of a profile are sent."""
 
     def complete(self, request: Sent, abort: Abort | None = None) -> Got:
-        """The answer; ModelUnavailable or ModelRefused when there is none."""
+        """The reply; ModelUnavailable or ModelRefused when there is none."""
         ...
 
 
-class ModelPolicy(Generic[Request, Answer]):
+class ModelPolicy(Generic[Request, Reply]):
     """Asks a model; one object serves one run."""
 
-    def __init__(self, model: Endpoint[Request, Answer], profile: Profile[Request, Answer]) -> None:
+    def __init__(self, model: Endpoint[Request, Reply], profile: Profile[Request, Reply]) -> None:
         self.rules, self.measure = profile.rules, profile.measure
         self._model, self._profile = model, profile
         self._abort = Abort()
@@ -76,17 +76,17 @@ class ModelPolicy(Generic[Request, Answer]):
         prompt_tokens = completion_tokens = 0
         draw = 0
         while True:
-            answer = self._model.complete(self._profile.request(view, draw), abort=self._abort)
-            action = self._profile.action(answer)
-            prompt_tokens += answer.prompt_tokens or view.used
-            completion_tokens += answer.completion_tokens
+            reply = self._model.complete(self._profile.request(view, draw), abort=self._abort)
+            action = self._profile.action(reply)
+            prompt_tokens += reply.prompt_tokens or view.used
+            completion_tokens += reply.completion_tokens
             if not action.malformed or draw >= self.rules.redraws:
                 return replace(
                     action,
-                    finish_reason=answer.finish_reason,
+                    finish_reason=reply.finish_reason,
                     prompt_tokens=prompt_tokens,
                     completion_tokens=completion_tokens,
-                    measured=answer.prompt_tokens > 0,
+                    measured=reply.prompt_tokens > 0,
                     redraws=draw,
                 )
             draw += 1

@@ -7,8 +7,7 @@ with the same tools and under the same budget as a model. `evidence.py` measures
 import json
 from collections.abc import Sequence
 
-from hopnode.worker.harness.actions import Action
-from hopnode.worker.harness.actions import Ranked as Listed
+from hopnode.worker.harness.actions import Action, FinalEntry
 from hopnode.worker.harness.budget import Rules
 from hopnode.worker.harness.context import ContextView
 from hopnode.worker.inference.messages import ToolCall
@@ -145,7 +144,7 @@ class OfflinePolicy:
         ids = {one.chunk.row: one.chunk.id for one in view.held}
         places = [one for one in self._ranking if one.row in ids][: self.rules.final_documents]
         trusted = [one.row for one in places]
-        listed = tuple(Listed(ids[one.row], reason(evidence, one.row, trusted)) for one in places)
+        listed = tuple(FinalEntry(ids[one.row], reason(evidence, one.row, trusted)) for one in places)
         return Action(reasoning="Nothing that ranks high is missing.", final=listed)
 
     def _call(self, name: str, **arguments: object) -> ToolCall:

@@ -4,7 +4,7 @@ from typing import Any
 
 from hopnode.node_service.commands.terminal.step_lines import Step, describe, hops, pruned
 from hopnode.worker.corpus.records import Chunk
-from hopnode.worker.harness.actions import Action, Ranked
+from hopnode.worker.harness.actions import Action, FinalEntry
 from hopnode.worker.harness.budget import Limits, Rules
 from hopnode.worker.harness.context import Observation, Pruned
 from hopnode.worker.harness.trajectory import Recorder
@@ -28,7 +28,7 @@ def _run() -> list[Step]:
     dropped = Pruned(("d1_0", "d2_0"), freed_tokens=900)
     recorder.observation(2, Observation(prune, text="Pruned", pruned=dropped), rules, 3, 0.1)
     recorder.nudge(2, "no-list", "Please end with a list.")
-    recorder.action(3, Action(final=(Ranked("d1_0"),)), 100, 0.1, closing=True)
+    recorder.action(3, Action(final=(FinalEntry("d1_0"),)), 100, 0.1, closing=True)
     return [Step(step.kind, dict[str, Any](step.data)) for step in recorder.steps]
 
 

@@ -1,7 +1,7 @@
 import pytest
 from support.harness.space import make_chunk
 
-from hopnode.worker.harness.actions import Action, Ranked
+from hopnode.worker.harness.actions import Action, FinalEntry
 from hopnode.worker.harness.budget import Rules
 from hopnode.worker.harness.context import Context, Observation
 from hopnode.worker.harness.final_list import fallback, parse_final, resolve
@@ -73,7 +73,7 @@ def context() -> Context:
 
 
 def chosen(made: Context, *given: str) -> tuple[list[str], tuple[str, ...]]:
-    resolved = resolve([Ranked(one, f"because {one}") for one in given], made, 30)
+    resolved = resolve([FinalEntry(one, f"because {one}") for one in given], made, 30)
     return [selection.chunk.id for selection in resolved.selections], resolved.unknown
 
 
@@ -94,7 +94,7 @@ def test_a_document_that_was_only_read_is_cut_to_what_fits_question_and_justific
 
 
 def test_a_chunk_named_twice_keeps_its_first_place_and_reason() -> None:
-    resolved = resolve([Ranked("a_5", "first"), Ranked("a", "second")], context(), 30)
+    resolved = resolve([FinalEntry("a_5", "first"), FinalEntry("a", "second")], context(), 30)
     assert [(one.chunk.id, one.justification) for one in resolved.selections] == [("a_5", "first"), ("a_0", "second")]
 
 
@@ -106,7 +106,7 @@ def test_a_chunk_that_was_pruned_may_still_be_cited() -> None:
 
 
 def test_scores_fall_with_the_rank_from_one() -> None:
-    resolved = resolve([Ranked("b_2"), Ranked("a_0"), Ranked("a_5")], context(), 2)
+    resolved = resolve([FinalEntry("b_2"), FinalEntry("a_0"), FinalEntry("a_5")], context(), 2)
     assert [one.score for one in resolved.selections] == [1.0, rank_score(2)]
     assert 0 < rank_score(1000) < rank_score(30) < rank_score(2) < 1
 

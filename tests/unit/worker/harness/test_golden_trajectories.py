@@ -47,6 +47,7 @@ class ListedSpace(MemorySpace):
 
     def search(self, query: str, *, k: int, exclude: frozenset[str], missing_rank: int | None = None) -> SearchHits:
         assert k == 50, "25 dense and 25 lexical candidates"
+        assert missing_rank == 20, "what the profile's rules say, and no other default"
         chunks = {chunk.id: chunk for chunks in self.documents.values() for chunk in chunks}
         found = [key for key in self.searches[query] if key not in exclude]
         return SearchHits(tuple(Hit(chunks[key], 1.0) for key in found))
