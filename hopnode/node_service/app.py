@@ -7,7 +7,7 @@ from fastapi.routing import APIRoute
 
 from hopnode.node_service.http import problems
 from hopnode.node_service.http.dependencies import Node
-from hopnode.node_service.http.request_log import Edge
+from hopnode.node_service.http.request_log import RequestLogMiddleware
 from hopnode.node_service.http.request_metrics import NodeMetrics
 from hopnode.node_service.reference.openapi_document import describe
 from hopnode.node_service.routes import (
@@ -66,7 +66,7 @@ def build_api(metrics: NodeMetrics | None = None) -> FastAPI:
     problems.install(app, _methods_of)
     for router in ROUTERS:
         app.include_router(router)
-    app.add_middleware(Edge, metrics=metrics or NodeMetrics())
+    app.add_middleware(RequestLogMiddleware, metrics=metrics or NodeMetrics())
     app.openapi = lambda: describe(app)
     return app
 

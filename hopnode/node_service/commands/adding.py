@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hopnode.node_service.commands.collections import ensure
-from hopnode.node_service.commands.files import FoundFile, Selection, select
+from hopnode.node_service.commands.files import FilesToAdd, FoundFile, select
 from hopnode.node_service.commands.terminal import display
 from hopnode.node_service.commands.terminal.exits import CommandError, ExitCode
 from hopnode.node_service.commands.terminal.options import JsonOption
@@ -90,7 +90,7 @@ def _exit_code(outcomes: Sequence[Added]) -> ExitCode:
     return ExitCode.FAILED if failed == len(outcomes) else ExitCode.PARTLY_FAILED
 
 
-def _report(collection: str, selection: Selection, outcomes: Sequence[Added]) -> None:
+def _report(collection: str, selection: FilesToAdd, outcomes: Sequence[Added]) -> None:
     console = display.output()
     counts = Counter(outcome.status for outcome in outcomes)
     console.print(
@@ -106,12 +106,12 @@ def _report(collection: str, selection: Selection, outcomes: Sequence[Added]) ->
         console.print(f"  … and {len(failures) - SHOWN_FAILURES} more; --json lists all")
 
 
-def _reasons(selection: Selection) -> str:
+def _reasons(selection: FilesToAdd) -> str:
     counts = Counter(skipped.reason for skipped in selection.skipped)
     return ", ".join(f"{count} {reason}" for reason, count in counts.most_common()) or "none below the given paths"
 
 
-def _as_json(collection: str, selection: Selection, outcomes: Sequence[Added]) -> dict[str, Any]:
+def _as_json(collection: str, selection: FilesToAdd, outcomes: Sequence[Added]) -> dict[str, Any]:
     return {
         "collection": collection,
         "documents": [

@@ -60,14 +60,14 @@ class SkippedFile:
 
 
 @dataclass(frozen=True)
-class Selection:
+class FilesToAdd:
     """What was found below the given paths, in a stable order."""
 
     files: tuple[FoundFile, ...]
     skipped: tuple[SkippedFile, ...]
 
 
-def select(paths: Sequence[Path], *, exclude: Sequence[str] = (), prefix: str = "") -> Selection:
+def select(paths: Sequence[Path], *, exclude: Sequence[str] = (), prefix: str = "") -> FilesToAdd:
     """Files below `paths`. A file named by itself is always taken, its key is its name; a folder is filtered, keys are
     relative to it. Raises CommandError (usage) for a path that does not exist and for two files with the same key.
     """
@@ -87,7 +87,7 @@ def select(paths: Sequence[Path], *, exclude: Sequence[str] = (), prefix: str = 
                 f"There is no file or folder {root}.", "Check the path and run it again.", ExitCode.USAGE
             )
     _refuse_twins(files)
-    return Selection(tuple(files), tuple(skipped))
+    return FilesToAdd(tuple(files), tuple(skipped))
 
 
 def _named(path: Path, prefix: str) -> FoundFile:

@@ -22,7 +22,7 @@ _QUIET = {"/healthz", "/readyz", "/metrics"}  # asked every few seconds by machi
 _log = get_logger(__name__)
 
 
-class Edge:
+class RequestLogMiddleware:
     """Wraps the app. The caller's `X-Request-Id` is kept when it is a plain word, else the request gets a new one."""
 
     def __init__(self, app: ASGIApp, metrics: NodeMetrics) -> None:
@@ -36,7 +36,7 @@ class Edge:
             return
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
-        answer = _Answer(send, request_id)
+        answer = _ObservedAnswer(send, request_id)
         started = time.perf_counter()
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
@@ -49,7 +49,7 @@ class Edge:
                     await internal_error(request_id)(scope, receive, answer)
             self._note(scope, answer, time.perf_counter() - started)
 
-    def _note(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
+    def _note(self, scope: Scope, answer: "_ObservedAnswer", seconds: float) -> None:
         route, status = _route(scope), answer.status or 0
         if not answer.is_stream:
             self._metrics.served(scope["method"], route, status, seconds)
@@ -57,7 +57,7 @@ class Edge:
         log("request_served", method=scope["method"], route=route, status=status, milliseconds=round(seconds * 1000))
 
 
-class _Answer:
+class _ObservedAnswer:
     """Sends the answer on, with the request id in its headers, and remembers what went out."""
 
     def __init__(self, send: Send, request_id: str) -> None:

@@ -35,7 +35,7 @@ class NodeMetrics:
 
     def watch_jobs(self, db: Database) -> None:
         """Adds the numbers of the job table, read at every scrape."""
-        self.registry.register(_Jobs(db))
+        self.registry.register(_JobTableCollector(db))
 
     def served(self, method: str, route: str, status: int, seconds: float) -> None:
         """Counts one answered request; `route` is the template, never the path that was called."""
@@ -43,7 +43,7 @@ class NodeMetrics:
         self._seconds.labels(known, route, str(status)).observe(seconds)
 
 
-class _Jobs(Collector):
+class _JobTableCollector(Collector):
     """Reads the job table; a database that does not answer costs these numbers, not the scrape."""
 
     def __init__(self, db: Database) -> None:

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from hopnode.node_service.http.dependencies import CurrentNode, Db, Node, NodeRoute, OwnSearch, SearchReader
 from hopnode.node_service.http.problems import FieldError, InvalidFields, refusals
-from hopnode.node_service.schemas.jobs import SearchEnd, StepRead, TrajectoryRead
+from hopnode.node_service.schemas.searches import SearchEnd, StepRead, TrajectoryRead
 from hopnode.node_service.waiting import naps
 from hopnode.worker.errors import NotFound, StoreUnavailable
 from hopnode.worker.harness.trajectory import FORMAT_VERSION

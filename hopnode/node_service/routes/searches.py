@@ -28,7 +28,7 @@ from hopnode.node_service.http.job_requests import (
 from hopnode.node_service.http.problems import refusals
 from hopnode.node_service.jobs import SearchOrder
 from hopnode.node_service.schemas.base import Page
-from hopnode.node_service.schemas.jobs import SearchCreate, SearchRead, SearchSummary
+from hopnode.node_service.schemas.searches import SearchCreate, SearchRead, SearchSummary
 from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import Job
 

@@ -19,7 +19,7 @@ from hopnode.node_service.http.dependencies import (
 )
 from hopnode.node_service.http.problems import FieldError, InvalidFields, SourceCheckFailed, field_errors, refusals
 from hopnode.node_service.schemas.base import Page
-from hopnode.node_service.schemas.jobs import SourceChange, SourceCreate, SourceRead
+from hopnode.node_service.schemas.sources import SourceChange, SourceCreate, SourceRead
 from hopnode.worker.store import collections
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.sources import sources

@@ -18,7 +18,7 @@ from hopnode.node_service.http.dependencies import (
 from hopnode.node_service.http.job_requests import until_final
 from hopnode.node_service.http.problems import refusals
 from hopnode.node_service.schemas.base import Page
-from hopnode.node_service.schemas.jobs import SyncCreate, SyncRead
+from hopnode.node_service.schemas.syncs import SyncCreate, SyncRead
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.sources import sources

@@ -1,12 +1,12 @@
 """The command `demo`: loads the sample into a node of its own and asks each question in both modes, side by side."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hopnode.node_service.commands.demo.records import MODES, Comparison, LoadedSample, ModeOutcome, totals
 from hopnode.node_service.commands.terminal import display
 from hopnode.node_service.commands.terminal.exits import CommandError, ExitCode
 from hopnode.node_service.commands.terminal.invocation import Invocation, load
@@ -14,8 +14,7 @@ from hopnode.node_service.commands.terminal.options import JsonOption
 
 if TYPE_CHECKING:
     from hopnode.node_service.commands.connection.client import NodeClient
-    from hopnode.node_service.commands.demo.sample import Question
-    from hopnode.node_service.commands.searching import Finished
+    from hopnode.node_service.commands.demo.sample import SampleQuestion
     from hopnode.worker.settings import WorkerSettings
 
 DEMO_QUESTIONS = (
@@ -27,46 +26,6 @@ DEMO_QUESTIONS = (
 COLLECTION = "2wiki"
 TOP_K = 5
 BATCH = 50
-MODES = ("one_shot", "agent")
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one mode returned: the finished search, and which gold paragraphs it holds."""
-
-    mode: str
-    finished: "Finished"
-    found: frozenset[str]
-
-    @property
-    def result(self) -> dict[str, Any]:
-        """The result of the search."""
-        return self.finished.search["result"]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One question and the answers of all modes. `gold` is empty for a question that is not of the sample."""
-
-    question: str
-    gold: tuple[str, ...]
-    answers: tuple[Answer, ...]
-
-
-@dataclass(frozen=True)
-class Library:
-    """The loaded sample: titles by paragraph id, and paragraph ids by the document ids that the node gave them."""
-
-    titles: dict[str, str]
-    keys: dict[str, str] = field(default_factory=dict[str, str])
-
-    def key_of(self, document_id: str) -> str:
-        """The paragraph id behind a document id; empty for a document that is not of the sample."""
-        return self.keys.get(document_id, "")
-
-    def title_of(self, chunk_id: str) -> str:
-        """The title of the paragraph that a chunk is of; the chunk's id where it is none of the sample."""
-        return self.titles.get(self.key_of(chunk_id.rpartition("_")[0]), chunk_id)
 
 
 def demo(
@@ -104,7 +63,7 @@ def demo(
         view.closing(console, comparisons, settings, url)
 
 
-def fill(client: "NodeClient") -> Library:
+def fill(client: "NodeClient") -> LoadedSample:
     """Loads the sample; paragraphs that are there already are recognised and cost nothing.
 
     One batch after the other: the embedder has every core to itself, and side by side they cost a quarter more.
@@ -115,7 +74,7 @@ def fill(client: "NodeClient") -> Library:
 
     paragraphs = sample.paragraphs()
     batches = [paragraphs[start : start + BATCH] for start in range(0, len(paragraphs), BATCH)]
-    library = Library({one.id: one.title for one in paragraphs})
+    library = LoadedSample({one.id: one.title for one in paragraphs})
     ensure(client, COLLECTION)
     with progress("Loading the sample", len(batches)) as advance:
         for batch in batches:
@@ -136,13 +95,13 @@ def _stored(outcome: dict[str, Any]) -> tuple[str, str]:
     return outcome["document_id"], outcome["key"]
 
 
-def compare(client: "NodeClient", library: Library, question: "Question") -> Comparison:
+def compare(client: "NodeClient", library: LoadedSample, question: "SampleQuestion") -> Comparison:
     """Asks one question in every mode."""
     answers = tuple(_ask(client, library, question, mode) for mode in MODES)
     return Comparison(question.text, question.gold, answers)
 
 
-def _ask(client: "NodeClient", library: Library, question: "Question", mode: str) -> Answer:
+def _ask(client: "NodeClient", library: LoadedSample, question: "SampleQuestion", mode: str) -> ModeOutcome:
     from hopnode.node_service.commands.searching import run
 
     body = {"query": question.text, "collection": COLLECTION, "mode": mode, "top_k": TOP_K}
@@ -151,7 +110,7 @@ def _ask(client: "NodeClient", library: Library, question: "Question", mode: str
         reason = (finished.search.get("error") or {}).get("message", finished.search["status"])
         raise CommandError(f"The {mode} search failed: {reason}", "Run `hopnode doctor`; it tries every part.")
     returned = {library.key_of(passage["document_id"]) for passage in finished.search["result"]["passages"]}
-    return Answer(mode, finished, frozenset(question.gold) & returned)
+    return ModeOutcome(mode, finished, frozenset(question.gold) & returned)
 
 
 def _settings(invocation: Invocation, data_dir: Path | None) -> "WorkerSettings":
@@ -162,11 +121,11 @@ def _settings(invocation: Invocation, data_dir: Path | None) -> "WorkerSettings"
     return load(WorkerSettings, data_dir=folder, database_url=None, redis_url=None, chroma_url=None)
 
 
-def _chosen(count: int | None, text: str | None) -> "list[Question]":
+def _chosen(count: int | None, text: str | None) -> "list[SampleQuestion]":
     from hopnode.node_service.commands.demo import sample
 
     if text:
-        return [sample.Question("", text, (), (), "")]
+        return [sample.SampleQuestion("", text, (), (), "")]
     known = sample.questions()
     if count:
         return known[:count]
@@ -193,19 +152,3 @@ def _as_json(comparisons: Sequence[Comparison]) -> dict[str, Any]:
         ],
         "totals": totals(comparisons),
     }
-
-
-def totals(comparisons: Sequence[Comparison]) -> dict[str, Any]:
-    """Gold paragraphs in all, how many each mode returned, and how many questions it found all gold for."""
-    return {
-        "gold": sum(len(one.gold) for one in comparisons),
-        "found": {mode: sum(len(_of(one, mode).found) for one in comparisons) for mode in MODES},
-        "complete": {
-            mode: sum(bool(one.gold) and len(_of(one, mode).found) == len(one.gold) for one in comparisons)
-            for mode in MODES
-        },
-    }
-
-
-def _of(comparison: Comparison, mode: str) -> Answer:
-    return next(answer for answer in comparison.answers if answer.mode == mode)

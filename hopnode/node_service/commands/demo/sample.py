@@ -20,7 +20,7 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Question:
+class SampleQuestion:
     """A multi-hop question; `gold` are the ids of the paragraphs that together answer it."""
 
     id: str
@@ -35,10 +35,10 @@ def paragraphs() -> list[Paragraph]:
     return [Paragraph(row["id"], row["title"], row["text"]) for row in _rows("corpus.jsonl.gz")]
 
 
-def questions() -> list[Question]:
+def questions() -> list[SampleQuestion]:
     """All 163 questions, in the order of the file."""
     return [
-        Question(row["id"], row["question"], tuple(row["answers"]), tuple(row["gold"]), row["type"])
+        SampleQuestion(row["id"], row["question"], tuple(row["answers"]), tuple(row["gold"]), row["type"])
         for row in _rows("queries.jsonl.gz")
     ]
 

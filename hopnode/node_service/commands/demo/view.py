@@ -11,9 +11,9 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from hopnode.node_service.commands.demo.demo import MODES, Answer, Comparison, Library, totals
+from hopnode.node_service.commands.demo.records import MODES, Comparison, LoadedSample, ModeOutcome, totals
 from hopnode.node_service.commands.terminal import display
-from hopnode.node_service.commands.terminal.step_lines import Hop, count, hops, pruned
+from hopnode.node_service.commands.terminal.step_lines import LookupStep, count, hops, pruned
 from hopnode.worker.settings import WorkerSettings
 
 WIDEST = 120
@@ -28,7 +28,7 @@ def opening(console: Console, loaded: int, settings: WorkerSettings) -> None:
     console.print(f"{GOLD} marks a gold paragraph: one of those that together answer the question.\n", style="dim")
 
 
-def comparison(console: Console, one: Comparison, library: Library, number: int) -> None:
+def comparison(console: Console, one: Comparison, library: LoadedSample, number: int) -> None:
     """One question with both answers and the way of the agent."""
     width = min(console.width, WIDEST)
     console.print(Rule(Text(f"Question {number}", "bold"), align="left", characters="─"), width=width)
@@ -72,7 +72,7 @@ def closing(console: Console, comparisons: Sequence[Comparison], settings: Worke
     console.print(f'  {program} search "…"', markup=False, soft_wrap=True)
 
 
-def _answer(answer: Answer, one: Comparison, library: Library) -> Group:
+def _answer(answer: ModeOutcome, one: Comparison, library: LoadedSample) -> Group:
     lines = [Text.assemble((answer.mode, "bold"), (f"  {display.duration(answer.finished.seconds)}", "dim"))]
     for passage in answer.result["passages"]:
         is_gold = library.key_of(passage["document_id"]) in one.gold
@@ -88,7 +88,7 @@ def _answer(answer: Answer, one: Comparison, library: Library) -> Group:
     return Group(*lines)
 
 
-def _way(answer: Answer, one: Comparison, library: Library) -> Table:
+def _way(answer: ModeOutcome, one: Comparison, library: LoadedSample) -> Table:
     """Turn, what was done, and what came of it, one row each; long cells wrap under themselves."""
     rows = Table.grid(padding=(0, 1, 0, 0))
     rows.add_column(justify="right", min_width=4)
@@ -115,7 +115,7 @@ def _way(answer: Answer, one: Comparison, library: Library) -> Table:
     return rows
 
 
-def _hop(hop: Hop, new_gold: Sequence[str]) -> Text:
+def _hop(hop: LookupStep, new_gold: Sequence[str]) -> Text:
     brought = "nothing" if hop.failed or not hop.shown else count(len(hop.shown), "passage")
     line = Text.assemble(hop.subject, (f" → {brought}", "dim"))
     if new_gold:

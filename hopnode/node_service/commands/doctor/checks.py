@@ -38,19 +38,19 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Context:
+class CheckedSettings:
     """What the checks look at."""
 
     settings: WorkerSettings
     service: ServiceSettings
 
 
-def python(_: Context) -> Finding:
+def python(_: CheckedSettings) -> Finding:
     """Which Python runs this."""
     return Finding("ok", f"Python {platform.python_version()} at {sys.executable}")
 
 
-def data_folder(context: Context) -> Finding:
+def data_folder(context: CheckedSettings) -> Finding:
     """The data folder exists and can be written, or can be made."""
     root = context.settings.root
     if not root.exists():
@@ -70,7 +70,7 @@ def data_folder(context: Context) -> Finding:
     return Finding("ok", f"{root} is writable")
 
 
-def owner(context: Context) -> Finding:
+def owner(context: CheckedSettings) -> Finding:
     """Who runs the node of the data folder."""
     found = node_file.read(context.settings)
     if not found:
@@ -86,7 +86,7 @@ def owner(context: Context) -> Finding:
     )
 
 
-def key(context: Context) -> Finding:
+def key(context: CheckedSettings) -> Finding:
     """A key for the command line, readable by its owner only."""
     if context.service.api_key:
         return Finding("ok", "HOPNODE_API_KEY is set")
@@ -102,7 +102,7 @@ def key(context: Context) -> Finding:
     return Finding("ok", f"{path} (mode 0600)")
 
 
-def node(context: Context) -> Finding:
+def node(context: CheckedSettings) -> Finding:
     """The node of HOPNODE_URL answers and takes the key."""
     from hopnode.node_service.commands.connection.client import NodeClient
     from hopnode.node_service.commands.connection.open_client import key_for
@@ -120,7 +120,7 @@ def node(context: Context) -> Finding:
     return Finding("ok", f"{url} answers (version {who['version']}, workspace {who['workspace']['name']})")
 
 
-def database(context: Context) -> Finding:
+def database(context: CheckedSettings) -> Finding:
     """The SQL database answers and has this version's tables."""
     from hopnode.worker.store.database import Database
 
@@ -139,7 +139,7 @@ def database(context: Context) -> Finding:
         base.close()
 
 
-def redis(context: Context) -> Finding:
+def redis(context: CheckedSettings) -> Finding:
     """Redis answers, in server mode."""
     from hopnode.worker.queue.dispatch import ping_broker
 
@@ -152,7 +152,7 @@ def redis(context: Context) -> Finding:
     return Finding("ok", "Redis answers")
 
 
-def chroma(context: Context) -> Finding:
+def chroma(context: CheckedSettings) -> Finding:
     """The Chroma server answers, where one is configured."""
     import httpx
 
@@ -169,7 +169,7 @@ def chroma(context: Context) -> Finding:
     return Finding("ok", f"Chroma answers at {url}")
 
 
-def embedder(context: Context) -> Finding:
+def embedder(context: CheckedSettings) -> Finding:
     """The embedder of new collections loads and gives vectors."""
     from hopnode.worker.inference.embedding.embedder import Embedders
 
@@ -190,7 +190,7 @@ def embedder(context: Context) -> Finding:
     return Finding("ok", f"{settings.embedder}: {', '.join(widths)} loaded and tried in {seconds:.1f} s")
 
 
-def chat(context: Context) -> Finding:
+def chat(context: CheckedSettings) -> Finding:
     """The chat endpoint answers and offers the model, where one is configured."""
     settings = context.settings
     if not settings.chat_url:
@@ -198,7 +198,7 @@ def chat(context: Context) -> Finding:
     return _offer(settings.chat_url, settings.chat_api_key, settings.chat_model or "", "HOPNODE_CHAT")
 
 
-def answers(context: Context) -> Finding:
+def answers(context: CheckedSettings) -> Finding:
     """The endpoint that writes answers answers and offers its model, where one is configured."""
     endpoint = context.settings.answer_endpoint
     if endpoint is None:
@@ -233,14 +233,14 @@ def _offer(url: str, key: SecretStr | None, model: str, names: str) -> Finding:
     )
 
 
-def git(_: Context) -> Finding:
+def git(_: CheckedSettings) -> Finding:
     """git, which repository sources need."""
     if path := shutil.which("git"):
         return Finding("ok", f"git at {path}")
     return Finding("warning", "git is not installed", "Install it (apt install git) before you add GitHub sources.")
 
 
-def disk(context: Context) -> Finding:
+def disk(context: CheckedSettings) -> Finding:
     """Room on the disk of the data folder."""
     folder = next(place for place in (context.settings.root, *context.settings.root.parents) if Path(place).exists())
     free = shutil.disk_usage(folder).free
@@ -251,7 +251,7 @@ def disk(context: Context) -> Finding:
     return Finding("warning", message, mend) if free < SCARCE_FREE_BYTES else Finding("ok", message)
 
 
-CHECKS: Mapping[str, Callable[[Context], Finding]] = {
+CHECKS: Mapping[str, Callable[[CheckedSettings], Finding]] = {
     "python": python,
     "data folder": data_folder,
     "owner": owner,
@@ -269,7 +269,7 @@ CHECKS: Mapping[str, Callable[[Context], Finding]] = {
 """Every check by the name it is printed under, in that order."""
 
 
-def run(check: Callable[[Context], Finding], context: Context) -> Finding:
+def run(check: Callable[[CheckedSettings], Finding], context: CheckedSettings) -> Finding:
     """One check; whatever it raises becomes a failed finding."""
     from hopnode.node_service.commands.terminal.exits import mend_for
 

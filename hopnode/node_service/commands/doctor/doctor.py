@@ -30,7 +30,7 @@ def doctor(ctx: typer.Context, as_json: JsonOption = False) -> None:
     invocation: Invocation = ctx.obj
     findings: dict[str, checks.Finding] = {}
     try:
-        context = checks.Context(invocation.settings, invocation.service)
+        context = checks.CheckedSettings(invocation.settings, invocation.service)
         invocation.quiet_logs()
         findings["settings"] = checks.Finding("ok", "every HOPNODE_* setting is valid")
         findings |= {name: checks.run(check, context) for name, check in checks.CHECKS.items()}

@@ -17,7 +17,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Hop:
+class LookupStep:
     """One tool call of the agent that looks for something, and what it brought; `shown` are chunk ids."""
 
     turn: int
@@ -50,7 +50,7 @@ def _line(step: Step) -> str | None:
     return None
 
 
-def hops(steps: Sequence[Step]) -> list[Hop]:
+def hops(steps: Sequence[Step]) -> list[LookupStep]:
     """Every search, grep and read of a run in order; of a search that was begun again, those of the last attempt."""
     steps = _last_attempt(steps)
     calls = {
@@ -61,7 +61,7 @@ def hops(steps: Sequence[Step]) -> list[Hop]:
     }
     seen = (step.data for step in steps if step.kind == "observation" and step.data["tool"] != "prune_chunks")
     return [
-        Hop(
+        LookupStep(
             turn=data["turn"],
             verb=str(_VERBS.get(data["tool"], data["tool"])),
             subject=_subject(made["arguments"]) if (made := calls.get((data.get("rollout"), data["call_id"]))) else "",

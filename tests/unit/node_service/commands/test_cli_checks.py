@@ -12,7 +12,7 @@ import pytest
 
 from hopnode.node_service.commands.connection import node_file
 from hopnode.node_service.commands.doctor import checks
-from hopnode.node_service.commands.doctor.checks import Context, Finding
+from hopnode.node_service.commands.doctor.checks import CheckedSettings, Finding
 from hopnode.node_service.settings import ServiceSettings
 from hopnode.worker.settings import WorkerSettings
 from hopnode.worker.store.database import Database
@@ -20,9 +20,9 @@ from hopnode.worker.store.database import Database
 CLOSED = "http://127.0.0.1:9"
 
 
-def _context(tmp_path: Path, **settings: Any) -> Context:
+def _context(tmp_path: Path, **settings: Any) -> CheckedSettings:
     service = {name: settings.pop(name) for name in ("url", "api_key") if name in settings}
-    return Context(WorkerSettings(data_dir=tmp_path / "data", **settings), ServiceSettings(**service))
+    return CheckedSettings(WorkerSettings(data_dir=tmp_path / "data", **settings), ServiceSettings(**service))
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def test_a_database_with_other_tables_asks_for_migrate(tmp_path: Path) -> None:
     ],
 )
 def test_a_service_that_is_configured_and_away_is_a_failure_with_its_mending(
-    tmp_path: Path, check: Callable[[Context], Finding], settings: dict[str, str], word: str
+    tmp_path: Path, check: Callable[[CheckedSettings], Finding], settings: dict[str, str], word: str
 ) -> None:
     finding = checks.run(check, _context(tmp_path, **settings))
     assert finding.state == "failed"
@@ -139,7 +139,7 @@ def test_a_chroma_server_that_answers_is_found(tmp_path: Path) -> None:
 
 
 def test_a_check_that_breaks_becomes_a_finding(tmp_path: Path) -> None:
-    def broken(_: Context) -> Finding:
+    def broken(_: CheckedSettings) -> Finding:
         raise RuntimeError("no such luck")
 
     finding = checks.run(broken, _context(tmp_path))

@@ -8,20 +8,23 @@ from rich.console import Console
 from rich.text import Text
 
 from hopnode.node_service.commands.demo import sample, view
-from hopnode.node_service.commands.demo.demo import DEMO_QUESTIONS, Answer, Comparison, Library, totals
+from hopnode.node_service.commands.demo.demo import DEMO_QUESTIONS
+from hopnode.node_service.commands.demo.records import Comparison, LoadedSample, ModeOutcome, totals
 from hopnode.node_service.commands.searching import Finished
 from hopnode.node_service.commands.terminal import display
 from hopnode.node_service.commands.terminal.step_lines import Step
 from hopnode.worker.settings import WorkerSettings
 
-LIBRARY = Library({"w1": "Forbidden Ground", "w2": "Pál Gábor", "w3": "Other"}, {"d1": "w1", "d2": "w2", "d3": "w3"})
+LIBRARY = LoadedSample(
+    {"w1": "Forbidden Ground", "w2": "Pál Gábor", "w3": "Other"}, {"d1": "w1", "d2": "w2", "d3": "w3"}
+)
 
 
 def _passage(rank: int, document: str, title: str) -> dict[str, Any]:
     return {"rank": rank, "score": 0.5, "document_id": document, "title": title, "start": 0, "end": 59, "page": None}
 
 
-def _answer(mode: str, documents: list[str], found: set[str]) -> Answer:
+def _answer(mode: str, documents: list[str], found: set[str]) -> ModeOutcome:
     passages = [_passage(rank, name, LIBRARY.titles[LIBRARY.keys[name]]) for rank, name in enumerate(documents, 1)]
     usage = {"token_budget": 32768, "context_tokens_final": 5120, "context_tokens_peak": 9000}
     result = {"passages": passages, "stop_reason": "answered", "degraded": ["vectors-unavailable"], "usage": usage}
@@ -32,7 +35,7 @@ def _answer(mode: str, documents: list[str], found: set[str]) -> Answer:
         Step("observation", _observation("search_corpus", ["d2_0"])),
         Step("prune", {"turn": 1, "chunk_ids": ["d3_0"], "freed_tokens": 10}),
     )
-    return Answer(mode, Finished({"result": result}, steps if mode == "agent" else (), 0.25), frozenset(found))
+    return ModeOutcome(mode, Finished({"result": result}, steps if mode == "agent" else (), 0.25), frozenset(found))
 
 
 def _observation(tool: str, shown: list[str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from hopnode.node_service.http import problems
-from hopnode.node_service.http.request_log import Edge
+from hopnode.node_service.http.request_log import RequestLogMiddleware
 from hopnode.node_service.http.request_metrics import NodeMetrics
 from hopnode.worker.errors import StoreUnavailable
 
@@ -42,7 +42,7 @@ def client() -> TestClient:
     def store() -> None:
         raise StoreUnavailable("The database postgresql://db.internal cannot be used")
 
-    app.add_middleware(Edge, metrics=NodeMetrics())
+    app.add_middleware(RequestLogMiddleware, metrics=NodeMetrics())
     return TestClient(app)
 
 
