@@ -1,4 +1,4 @@
-"""BM25, once for every lexical engine: its constants, the weight of a term, what a term gives a chunk, and which terms tell.
+"""BM25, once for every lexical engine and for the ranking: its constants, the weight of a term, what a term gives a chunk, and which terms tell.
 
 Knows numbers only: no text, no index and no storage.
 """
@@ -25,6 +25,12 @@ def idf(chunks: int, frequency: int) -> float:
     """Weight of a term that stands in `frequency` of `chunks`, as FTS5 has it: never zero, so that the smallest
     collection can be searched."""
     return max(1e-6, math.log((chunks - frequency + 0.5) / (frequency + 0.5)))
+
+
+def rarity(chunks: int, frequency: int) -> float:
+    """The weight that the ranking gives a term: as above, of one more, so that a term in most chunks still tells a little. 0 where
+    it stands in more than there are, which happens when chunks come while a question is weighed."""
+    return math.log(1 + (chunks - frequency + 0.5) / (frequency + 0.5)) if frequency <= chunks else 0.0
 
 
 def term_score(weight: Figures, count: Figures, length: Figures, average: float) -> Figures:

@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
+from hopnode.worker.corpus.finding.fusion import RRF_K
 from hopnode.worker.corpus.records import Chunk
-
-RRF_K = 60
-"""Constant of reciprocal rank fusion, the same in fusion of legs, of rollouts and in the score of a rank."""
 
 
 def rank_score(rank: int) -> float:

@@ -11,8 +11,9 @@ from contextvars import copy_context
 from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
+from hopnode.worker.corpus.finding.fusion import RRF_K
 from hopnode.worker.errors import HopnodeError, ModelRefused, ModelUnavailable
-from hopnode.worker.harness.outcome import RRF_K, AgentOutcome, RolloutEnd, Selection, Usage
+from hopnode.worker.harness.outcome import AgentOutcome, RolloutEnd, Selection, Usage
 from hopnode.worker.harness.trajectory import StepData, fusion_step, ignore_step
 
 ROLLOUTS: Mapping[str, int] = {"low": 1, "medium": 2, "high": 4}

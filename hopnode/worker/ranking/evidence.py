@@ -1,6 +1,6 @@
 """Measures how well chunks answer a question without a language model: words, vectors, names, and links over names.
 
-Gives numbers for each candidate in a fixed order that `ranking.py` weighs. Knows no tools and decides nothing.
+Gives each candidate the signals that `signals.py` names and `weighing.py` weighs. Knows no tools and decides nothing.
 """
 
 import math
@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from hopnode.worker.corpus.finding.insight import CorpusInsight
 from hopnode.worker.corpus.names import leads_in
 from hopnode.worker.corpus.records import Chunk, SearchHits
-from hopnode.worker.ranking.chunk_terms import STEM_LETTERS, Reading, read
-from hopnode.worker.ranking.index_view import Insight, NamedRow
+from hopnode.worker.corpus.sqlite.name_table import NamedRow
 from hopnode.worker.ranking.links import Link, Phrase, Phrasebook, outgoing, owners_of
-from hopnode.worker.ranking.matching import Matches, Numbers, match
-from hopnode.worker.ranking.question import Question
+from hopnode.worker.ranking.matching import Matches, match
+from hopnode.worker.ranking.question import WeighedQuestion
+from hopnode.worker.ranking.reading import STEM_LETTERS, Reading, read
+from hopnode.worker.ranking.signals import LINKS_PER_DIRECTION, Direct, Linked
+from hopnode.worker.ranking.weights import Numbers
 
 LEAST_PER_LEG, MOST_PER_LEG = 40, 120
 """Candidates taken from each leg of the index. Measured on all sets, what the legs find later changes the first ten places by a
@@ -28,8 +31,11 @@ MOST_HOLDERS = 60
 MOST_NAMES = 200
 """Names looked up at once. Measured, a question or its first passages rarely bring more than a hundred; the commands of one large
 program, whose names all begin alike, bring thousands."""
-DIRECT, LINKED = 13, 18
-"""How many numbers a candidate gets."""
+RANK_SCALE, PHRASE_SCALE = 5, 15
+"""Bring logarithms of ranks and weights of phrases to about 1. Weighing standardises every signal, so these change nothing
+but the units of `mean` and `scale` in `ranking.json`: they have to be the ones that it was fitted with."""
+
+_DIRECTIONS = (Linked.MENTIONED_STRENGTH, Linked.MENTIONS_STRENGTH)
 
 
 @dataclass
@@ -61,8 +67,8 @@ class Evidence:
     """All that was found out about one question so far; `near` are the rows of what was `found` near it, `rows` keeps the
     order of the lines of numbers."""
 
-    question: Question
-    insight: Insight
+    question: WeighedQuestion
+    insight: CorpusInsight
     found: SearchHits = field(default_factory=lambda: SearchHits(()))
     near: frozenset[int] = frozenset()
     names: list[Phrase] = field(default_factory=list[Phrase])
@@ -73,7 +79,7 @@ class Evidence:
     _bundles: dict[int, tuple[Bundle, Bundle]] = field(default_factory=dict[int, tuple[Bundle, Bundle]])
     _shared: dict[int, dict[int, int]] = field(default_factory=dict[int, dict[int, int]])
     _holders: dict[Phrase, list[int]] = field(default_factory=dict[Phrase, list[int]])
-    _lines: Numbers = field(default_factory=lambda: np.zeros((0, DIRECT)))
+    _lines: Numbers = field(default_factory=lambda: np.zeros((0, len(Direct))))
     _stems: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), bool))
 
     # --- the question alone ---------------------------------------------------------------------------------------
@@ -97,7 +103,7 @@ class Evidence:
         mentions = Phrasebook(owners).mentions(self.question.terms, self.question.known)
         phrases = [phrase for _, _, phrase in mentions]
         for phrase in phrases:
-            strength = min(self.question.weight_of(phrase) / 12, 1.5)
+            strength = self.question.strength_of(phrase)
             for owner in owners[phrase]:
                 if candidate := self.candidates.get(owner.row):
                     candidate.named = max(candidate.named, owner.quality * strength)
@@ -109,19 +115,20 @@ class Evidence:
         self._admit({row: chunk for row, chunk in chunks.items() if row not in self.candidates})
 
     def direct(self) -> Numbers:
-        """One line of DIRECT numbers for each candidate."""
+        """One line of `Direct` signals for each candidate."""
         new = [self.candidates[row] for row in self.rows[len(self._lines) :]]
         if new:
             matched = match(self.question, [one.reading for one in new])
             self._stems = np.concatenate([self._stems, matched.stems]) if len(self._stems) else matched.stems
             self._lines = np.concatenate([self._lines, self._compared(new, matched)])
         numbers = self._lines.copy()
-        numbers[:, 0] /= numbers[:, 0].max(initial=0.0) or 1.0
-        numbers[:, 2] /= (numbers[:, 2].max() if len(numbers) else 0.0) or 1.0
+        words, closeness = numbers[:, Direct.WORD_MATCH], numbers[:, Direct.CLOSENESS_BESIDE_BEST]
+        words /= words.max(initial=0.0) or 1.0
+        closeness /= (closeness.max() if len(numbers) else 0.0) or 1.0
         return numbers
 
     def _compared(self, new: Sequence[Candidate], matched: Matches) -> Numbers:
-        """The numbers of candidates, before those that compare them with the best of all are divided by that one's."""
+        """The signals of candidates, before those that compare them with the best of all are divided by that one's."""
         found = [
             (one.similar, one.lexical_rank, one.dense_rank, self._name_coverage(one.reading.name), one.named, one.alone)
             for one in new
@@ -132,16 +139,16 @@ class Evidence:
                 matched.words,
                 similar,
                 similar,
-                np.log(lexical) / 5,
-                np.log(dense) / 5,
+                np.log(lexical) / RANK_SCALE,
+                np.log(dense) / RANK_SCALE,
                 name,
                 named,
                 alone,
                 self.question.coverages(matched.stems),
                 1 / lexical,
                 1 / dense,
-                matched.phrase / 15,
-                matched.opening / 15,
+                matched.phrase / PHRASE_SCALE,
+                matched.opening / PHRASE_SCALE,
             ]
         )
 
@@ -198,18 +205,18 @@ class Evidence:
         return sorted(term for term in reading.capitals - known if self.question.rare(term))
 
     def linked(self, trust: Mapping[int, float], seeds: Sequence[int], sharing: Sequence[int]) -> Numbers:
-        """One line of LINKED numbers for each candidate: the best of all links to it, each weighed by the trust in the
+        """One line of `Linked` signals for each candidate: the best of all links to it, each weighed by the trust in the
         chunk where it begins. `direct` was asked for since the last candidate came."""
-        numbers = np.zeros((len(self.rows), LINKED))
+        numbers = np.zeros((len(self.rows), len(Linked)))
         at = {row: index for index, row in enumerate(self.rows)}
-        stems, near = self._stems, np.maximum(self._lines[:, 1], 0.0)
+        stems, near = self._stems, np.maximum(self._lines[:, Direct.CLOSENESS], 0.0)
         for row in seeds:
             gap = self.question.coverages(stems & ~stems[at[row]])
-            for offset, bundle in zip((0, 7), self._bundles[row], strict=True):
+            for first, bundle in zip(_DIRECTIONS, self._bundles[row], strict=True):
                 targets = [at[target] for target in bundle.targets]
                 strength, context, unknown, spread, weight = trust[row] * bundle.numbers
                 best = (strength, context, strength * gap[targets], strength * near[targets], unknown, spread, weight)
-                place = numbers[:, offset : offset + 7]
+                place = numbers[:, first : first + LINKS_PER_DIRECTION]
                 place[targets] = np.maximum(place[targets], np.column_stack(best))
         for row in sharing:
             fewest = {at[target]: holders for target, holders in self._shared[row].items() if target in at}
@@ -217,7 +224,8 @@ class Evidence:
             gap = self.question.coverages(stems & ~stems[at[row]])[targets]
             share = trust[row] / np.sqrt(list(fewest.values()))
             best = (share * gap, share * near[targets], share, trust[row] * gap * gap)
-            numbers[targets, 14:18] = np.maximum(numbers[targets, 14:18], np.column_stack(best))
+            place = numbers[:, Linked.SHARED_GAP :]
+            place[targets] = np.maximum(place[targets], np.column_stack(best))
         return numbers
 
     def way_to(self, target: int, seeds: Sequence[int]) -> tuple[int, Link] | None:
@@ -249,7 +257,7 @@ class Evidence:
             link.quality / math.sqrt(link.sharers),
             context / question.total,
             0.0 if question.known.issuperset(link.phrase) else 1.0,
-            min(question.weight_of(link.phrase) / 12, 1.5),
+            question.strength_of(link.phrase),
         )
 
     def _holders_of_names(self, rows: Sequence[int]) -> dict[int, list[int]]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hopnode.worker.corpus.names import MOST_SHARERS
-from hopnode.worker.ranking.chunk_terms import Reading
-from hopnode.worker.ranking.index_view import NamedRow
+from hopnode.worker.corpus.sqlite.name_table import NamedRow
+from hopnode.worker.ranking.reading import Reading
 
 Phrase: TypeAlias = tuple[str, ...]
 Owners: TypeAlias = Mapping[Phrase, Sequence[NamedRow]]

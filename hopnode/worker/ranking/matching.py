@@ -2,23 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hopnode.worker.ranking.chunk_terms import Reading
-from hopnode.worker.ranking.question import LONGEST_GRAM, Question
+from hopnode.worker.corpus.bm25 import term_score
+from hopnode.worker.ranking.question import LONGEST_GRAM, WeighedQuestion
+from hopnode.worker.ranking.reading import Reading
+from hopnode.worker.ranking.weights import Numbers
 
 OPENING_TERMS = 20
-"""Terms of a chunk that count as its start."""
-
-Numbers: TypeAlias = NDArray[np.float64]
+"""Terms of a chunk that count as its start: about its title and first clause. Fitted together with the weights."""
 
 
 @dataclass(frozen=True)
 class Matches:
-    """A line for each chunk. `words` is the BM25 of the question's terms (k1 1.2, b 0.75), `stems` says of each stem of the
+    """A line for each chunk. `words` is the BM25 of the question's terms, `stems` says of each stem of the
     question whether a term begins with it, `phrase` is the weight of the heaviest piece of the question that stands there
     word for word, `opening` of the heaviest near the start."""
 
@@ -37,15 +36,15 @@ class _Met:
     terms: NDArray[np.int64]
 
 
-def match(question: Question, readings: Sequence[Reading]) -> Matches:
+def match(question: WeighedQuestion, readings: Sequence[Reading]) -> Matches:
     """Compares chunks with a question, all at once; its terms are learnt, and `mean_terms` is known."""
     terms = list(question.known)
     met = _met(terms, readings)
     counts = np.bincount(met.lines * len(terms) + met.terms, minlength=len(readings) * len(terms))
     counts = counts.reshape(len(readings), len(terms))
-    sizes = np.array([len(reading.keys) for reading in readings], np.float64)
-    lengths = 1.2 * (0.25 + 0.75 * sizes[:, None] / question.mean_terms)
-    words = (np.array([question.weight(term) for term in terms]) * counts * 2.2 / (counts + lengths)).sum(1)
+    lengths = np.array([len(reading.keys) for reading in readings], np.float64)[:, None]
+    weights = np.array([question.weight(term) for term in terms])
+    words = term_score(weights, counts.astype(np.float64), lengths, question.mean_terms).sum(1)
     held = dict(zip(terms, counts.T > 0, strict=True))
     return Matches(words, _stems(question, readings, held), *_heaviest_pieces(question, readings, met, terms))
 
@@ -61,7 +60,9 @@ def _met(terms: Sequence[str], readings: Sequence[Reading]) -> _Met:
     return _Met(lines, found - starts[lines], order[np.searchsorted(keys, all_keys[found], sorter=order)])
 
 
-def _stems(question: Question, readings: Sequence[Reading], held: Mapping[str, NDArray[np.bool_]]) -> NDArray[np.bool_]:
+def _stems(
+    question: WeighedQuestion, readings: Sequence[Reading], held: Mapping[str, NDArray[np.bool_]]
+) -> NDArray[np.bool_]:
     """One column for each stem; `held` has one for each term."""
     texts = [reading.spaced for reading in readings]
     columns = [[cut in text for text in texts] if cut else held[stem] for stem, cut in question.cuts]
@@ -69,7 +70,7 @@ def _stems(question: Question, readings: Sequence[Reading], held: Mapping[str, N
 
 
 def _heaviest_pieces(
-    question: Question, readings: Sequence[Reading], met: _Met, terms: Sequence[str]
+    question: WeighedQuestion, readings: Sequence[Reading], met: _Met, terms: Sequence[str]
 ) -> tuple[Numbers, Numbers]:
     """Weight of the heaviest piece of the question among terms that stand side by side, anywhere and near the start."""
     phrase, opening = [0.0] * len(readings), [0.0] * len(readings)

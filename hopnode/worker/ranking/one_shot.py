@@ -6,12 +6,12 @@ Used for the mode `one_shot`, and by `auto` to decide between one shot and the a
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hopnode.worker.corpus.finding.insight import CorpusInsight
 from hopnode.worker.corpus.records import Chunk
 from hopnode.worker.ranking.evidence import Evidence
-from hopnode.worker.ranking.index_view import Insight
-from hopnode.worker.ranking.question import Question
+from hopnode.worker.ranking.question import WeighedQuestion
 from hopnode.worker.ranking.reasons import called, reason, told_link
-from hopnode.worker.ranking.weighing import Ranked, fitted_rounds, rank
+from hopnode.worker.ranking.weighing import Placement, fitted_rounds, rank
 
 NEEDED = 0.5
 """Trust from which a passage counts as needed for the answer."""
@@ -24,23 +24,23 @@ class Route:
 
     mode: str
     why: str
-    shot: list[Ranked]
+    shot: list[Placement]
 
 
-def survey(question: str, insight: Insight, wanted: int = 20) -> Evidence:
+def survey(question: str, insight: CorpusInsight, wanted: int = 20) -> Evidence:
     """What lies near the question and what it names, to choose `wanted` passages from; no link is followed yet."""
     with insight.snapshot(question):
-        evidence = Evidence(Question(question, insight), insight)
+        evidence = Evidence(WeighedQuestion(question, insight), insight)
         evidence.collect(wanted)
     return evidence
 
 
-def one_shot(evidence: Evidence, most: int) -> list[Ranked]:
+def one_shot(evidence: Evidence, most: int) -> list[Placement]:
     """The best passages by what they are themselves: words, vectors, names. No link counts."""
     return rank(evidence, fitted_rounds()[:1])[:most]
 
 
-def route(evidence: Evidence, shot: list[Ranked]) -> Route:
+def route(evidence: Evidence, shot: list[Placement]) -> Route:
     """One shot is enough when it holds everything that the question's names and links lead to."""
     held = {one.row for one in shot}
     ranked = rank(evidence)

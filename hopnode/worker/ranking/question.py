@@ -1,6 +1,5 @@
 """A question as terms and stems, each with its weight in the indexed text: rare words tell more than frequent ones."""
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -9,17 +8,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopnode.worker.corpus.analyzer import analyze
-from hopnode.worker.ranking.chunk_terms import STEM_LETTERS
-from hopnode.worker.ranking.index_view import Insight
+from hopnode.worker.corpus.bm25 import rarity
+from hopnode.worker.corpus.finding.insight import CorpusInsight
+from hopnode.worker.ranking.reading import STEM_LETTERS
 
 LONGEST_GRAM = 8
+"""Terms of the longest piece of a question that is looked for word for word; longer ones hardly ever stand anywhere."""
+
+STRONG_PHRASE, MOST_STRENGTH = 12.0, 1.5
+"""A phrase of this weight (summed inverse document frequency: two words that stand in one chunk of a few hundred each) has
+strength 1; beyond one and a half more weight adds nothing, so that a long title does not drown all else. The scale and the
+end were chosen when the weights were first fitted, and fitted with since: another value needs weights fitted anew."""
+
+POINTING_COUNT, POINTING_SHARE = 3, 0.05
+"""A name points somewhere when one of its terms stands in at most so many chunks, or in at most this share of them."""
+SINGLE_COUNT, SINGLE_SHARE = 10, 0.02
+"""The same for a name of one term, which has to be rarer: it is often a common word as well."""
+SHARED_COUNT, SHARED_SHARE, MOST_SHARED = 30, 0.02, 60
+"""A word connects the chunks that share it when at most so many hold it, or at most this share; never more than the last. These
+six were chosen by hand for collections between a thousand and a few ten thousand chunks. The weights were fitted with them."""
+
 _WORD = re.compile(r"\w+")
 
 
-class Question:
-    """The question of one run, and what is known of the frequency of terms."""
+class WeighedQuestion:
+    """The question of one run, and what is known of the frequency of terms. `mean_terms` is the mean length of the candidates
+    in terms, above 0, as far as they are known."""
 
-    def __init__(self, text: str, insight: Insight) -> None:
+    def __init__(self, text: str, insight: CorpusInsight) -> None:
         self.text = text
         self.terms = tuple(analyze(text, query=True))
         self.known = frozenset(self.terms)
@@ -28,7 +44,7 @@ class Question:
         self.mean_terms = 1.0
         self._frequency: dict[str, int] = {}
         self._weight: dict[str, float] = {}
-        self._unknown = self._weight_at(0)
+        self._unknown = rarity(self._chunks, 0)
         self.learn(self.terms)
         self.stems: dict[str, float] = {}
         for term in self.terms:
@@ -55,7 +71,7 @@ class Question:
         found = self._insight.frequencies(new) if new else {}
         for term in new:
             self._frequency[term] = found.get(term, 0)
-            self._weight[term] = self._weight_at(found.get(term, 0))
+            self._weight[term] = rarity(self._chunks, found.get(term, 0))
 
     def frequency(self, term: str) -> int:
         """In how many chunks a learnt term stands."""
@@ -70,6 +86,10 @@ class Question:
         weight, unknown = self._weight, self._unknown
         return sum([weight.get(term, unknown) for term in dict.fromkeys(terms)])
 
+    def strength_of(self, phrase: Iterable[str]) -> float:
+        """How much a phrase says, from 0 to MOST_STRENGTH: its weight as a share of that of a strong one."""
+        return min(self.weight_of(phrase) / STRONG_PHRASE, MOST_STRENGTH)
+
     def coverages(self, held: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Share of the question's weight that the stems marked in each line carry."""
         return (held * np.fromiter(self.stems.values(), np.float64)).sum(1) / self.total
@@ -77,16 +97,13 @@ class Question:
     def usable(self, phrase: Sequence[str]) -> bool:
         """Whether a name is rare enough to point anywhere."""
         counts = [self._frequency.get(term, 0) for term in phrase]
-        if len(phrase) == 1 and counts[0] > max(10, 0.02 * self._chunks):
+        if len(phrase) == 1 and counts[0] > max(SINGLE_COUNT, SINGLE_SHARE * self._chunks):
             return False
-        return any(count <= max(3, 0.05 * self._chunks) for count in counts)
+        return any(count <= max(POINTING_COUNT, POINTING_SHARE * self._chunks) for count in counts)
 
     def rare(self, term: str) -> bool:
         """Whether one term is rare enough to connect two chunks that share it."""
-        return 2 <= self.frequency(term) <= min(max(30, 0.02 * self._chunks), 60)
-
-    def _weight_at(self, count: int) -> float:
-        return math.log(1 + (self._chunks - count + 0.5) / (count + 0.5)) if count <= self._chunks else 0.0
+        return 2 <= self.frequency(term) <= min(max(SHARED_COUNT, SHARED_SHARE * self._chunks), MOST_SHARED)
 
     def _grams(self) -> dict[tuple[str, ...], float]:
         size = len(self.terms)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hopnode.worker.harness.outcome import Selection
-from hopnode.worker.ranking.chunk_terms import read
+from hopnode.worker.ranking.reading import read
 
 ALIKE = 0.9
 """Share of different words that two passages must have in common to count as one."""

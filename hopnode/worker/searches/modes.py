@@ -10,7 +10,7 @@ from hopnode.worker.harness.trajectory import FORMAT_VERSION
 from hopnode.worker.ranking.evidence import Evidence
 from hopnode.worker.ranking.one_shot import came_by, one_shot, route
 from hopnode.worker.ranking.reasons import reason
-from hopnode.worker.ranking.weighing import Ranked
+from hopnode.worker.ranking.weighing import Placement
 from hopnode.worker.searches.by_agent import by_agent
 from hopnode.worker.searches.live_search import LiveSearch, Searched
 
@@ -34,7 +34,7 @@ def find(search: LiveSearch) -> Searched:
     return replace(by_agent(search, evidence), why=chosen.why)
 
 
-def _shown(search: LiveSearch, evidence: Evidence, shot: Sequence[Ranked]) -> AgentOutcome:
+def _shown(search: LiveSearch, evidence: Evidence, shot: Sequence[Placement]) -> AgentOutcome:
     """The outcome of one shot, with the two steps of its trajectory."""
     search.step("start", {"format_version": FORMAT_VERSION, "question": search.request.query, "mode": "one_shot"})
     found, rows = evidence.found, [one.row for one in shot]

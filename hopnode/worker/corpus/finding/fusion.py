@@ -10,7 +10,8 @@ from hopnode.worker.corpus.analyzer import is_unspaced
 Key = TypeVar("Key", bound=Hashable)
 
 RRF_K = 60
-"""The constant of Cormack, Clarke and Buettcher (2009)."""
+"""The constant of Cormack, Clarke and Buettcher (2009); the same for the legs of a search, for the rollouts of an agent and for
+the score of a rank."""
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,21 @@
 """The policy without a language model: takes the question apart, follows names from passage to passage, prunes, ranks.
 
 It sees what any policy sees, and asks the index for counts and links besides; what it returns it first brings into view
-with the same tools and under the same budget as a model. `evidence.py` measures, `ranking.py` weighs, this file acts.
+with the same tools and under the same budget as a model. `evidence.py` measures, `weighing.py` weighs, this file acts.
 """
 
 import json
 from collections.abc import Sequence
 
+from hopnode.worker.corpus.finding.insight import CorpusInsight
 from hopnode.worker.harness.actions import Action, FinalEntry
 from hopnode.worker.harness.budget import Rules
 from hopnode.worker.harness.context import ContextView
 from hopnode.worker.inference.messages import ToolCall
 from hopnode.worker.ranking.evidence import Candidate, Evidence
-from hopnode.worker.ranking.index_view import Insight
 from hopnode.worker.ranking.one_shot import survey
 from hopnode.worker.ranking.reasons import called, reason, surface, telling_words, told_link
-from hopnode.worker.ranking.weighing import Ranked, rank
+from hopnode.worker.ranking.weighing import Placement, rank
 from hopnode.worker.tokens import count_tokens
 
 NAMES_ASKED = 3
@@ -40,14 +40,14 @@ class OfflinePolicy:
     question of this run."""
 
     def __init__(
-        self, insight: Insight, keep: int = 10, rules: Rules | None = None, surveyed: Evidence | None = None
+        self, insight: CorpusInsight, keep: int = 10, rules: Rules | None = None, surveyed: Evidence | None = None
     ) -> None:
         self.rules = rules or Rules()
         self._insight = insight
         self._surveyed = surveyed
         self._keep = max(keep, RANK_AT_LEAST)
         self._evidence: Evidence | None = None
-        self._ranking: list[Ranked] = []
+        self._ranking: list[Placement] = []
         self._tried: set[tuple[str, str]] = set()
         self._pruned: set[str] = set()
         self._calls = 0
@@ -92,7 +92,7 @@ class OfflinePolicy:
         told = f"The question names {', '.join(f'“{name}”' for name in names)}." if names else "No name is known yet."
         return Action(reasoning=told, calls=tuple(calls))
 
-    def _fetches(self, evidence: Evidence, missing: Sequence[Ranked]) -> list[ToolCall]:
+    def _fetches(self, evidence: Evidence, missing: Sequence[Placement]) -> list[ToolCall]:
         """Calls that should bring these passages into view, each way of each passage once."""
         calls: list[ToolCall] = []
         for one in missing:

@@ -14,11 +14,11 @@ from hopnode.worker.corpus.analyzer import analyze
 from hopnode.worker.corpus.names import lead_of, names_of
 from hopnode.worker.corpus.records import Chunk, Hit, SearchHits
 from hopnode.worker.corpus.sqlite.name_table import NamedRow
-from hopnode.worker.ranking.chunk_terms import Reading, read
 from hopnode.worker.ranking.evidence import LAST_RANK, MOST_HOLDERS, MOST_NAMES, Evidence
 from hopnode.worker.ranking.links import Link, Phrase, Phrasebook, outgoing, owners_of
 from hopnode.worker.ranking.matching import match
-from hopnode.worker.ranking.question import LONGEST_GRAM, Question
+from hopnode.worker.ranking.question import LONGEST_GRAM, WeighedQuestion
+from hopnode.worker.ranking.reading import Reading, read
 
 WORDS = [
     "Anna",
@@ -97,7 +97,7 @@ class MemoryInsight:
 
 def evidence_of(question: str, texts: Sequence[str]) -> Evidence:
     insight = MemoryInsight(texts)
-    evidence = Evidence(Question(question, insight), insight)
+    evidence = Evidence(WeighedQuestion(question, insight), insight)
     evidence.collect(10)
     return evidence
 
@@ -121,7 +121,7 @@ class Commands(MemoryInsight):
 
 def test_of_very_many_names_those_are_looked_up_that_the_question_says() -> None:
     insight = Commands(3 * MOST_NAMES)
-    evidence = Evidence(Question("What does tool set value517 do?", insight), insight)
+    evidence = Evidence(WeighedQuestion("What does tool set value517 do?", insight), insight)
     evidence.collect(10)
     (asked,) = insight.asked
     assert len(asked) == MOST_NAMES and "tool set value517" in asked
@@ -132,7 +132,7 @@ def stems_of(reading: Reading) -> set[str]:
     return {term[:6] for term in reading.terms}
 
 
-def coverage(question: Question, stems: Iterable[str], reading: Reading) -> float:
+def coverage(question: WeighedQuestion, stems: Iterable[str], reading: Reading) -> float:
     held = stems_of(reading)
     return sum(question.stems[stem] for stem in stems if stem in held) / question.total
 
@@ -140,13 +140,13 @@ def coverage(question: Question, stems: Iterable[str], reading: Reading) -> floa
 # --- the question alone -------------------------------------------------------------------------------------------
 
 
-def bm25(question: Question, reading: Reading) -> float:
+def bm25(question: WeighedQuestion, reading: Reading) -> float:
     counts = Counter(reading.terms)
     length = 1.2 * (0.25 + 0.75 * len(reading.keys) / question.mean_terms)
     return sum(question.weight(one) * counts[one] * 2.2 / (counts[one] + length) for one in question.known)
 
 
-def heaviest(question: Question, reading: Reading, starts: int) -> float:
+def heaviest(question: WeighedQuestion, reading: Reading, starts: int) -> float:
     terms, asked = reading.terms, question.terms
     sizes = range(2, LONGEST_GRAM + 1)
     pieces = {asked[at : at + size] for size in sizes for at in range(len(asked) - size + 1)}
@@ -158,7 +158,7 @@ def heaviest(question: Question, reading: Reading, starts: int) -> float:
 @settings(deadline=None)
 def test_a_match_is_what_looking_at_every_word_gives(asked: str, texts: list[str]) -> None:
     insight = MemoryInsight(texts)
-    question = Question(asked, insight)
+    question = WeighedQuestion(asked, insight)
     question.mean_terms = 7.0
     readings = [read(chunk) for chunk in insight.all]
     found = match(question, readings)

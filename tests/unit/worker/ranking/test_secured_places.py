@@ -9,9 +9,11 @@ from support.harness.space import make_chunk
 
 from hopnode.worker.corpus.records import Chunk, Hit, SearchHits
 from hopnode.worker.corpus.sqlite.name_table import NamedRow
-from hopnode.worker.ranking.evidence import DIRECT, LINKED, Evidence
-from hopnode.worker.ranking.question import Question
-from hopnode.worker.ranking.weighing import CERTAINTY, PLACES, SECURED, Round, rank
+from hopnode.worker.ranking.evidence import Evidence
+from hopnode.worker.ranking.question import WeighedQuestion
+from hopnode.worker.ranking.signals import names_of
+from hopnode.worker.ranking.weighing import PLACES, SECURED, rank
+from hopnode.worker.ranking.weights import Round
 
 
 class Plain:
@@ -60,12 +62,12 @@ def weights(count: int, similar: float) -> Round:
     return Round(np.zeros(count), np.ones(count), trust, order, order)
 
 
-FOR, AGAINST = weights(DIRECT, 1.0), weights(DIRECT + LINKED + CERTAINTY, -1.0)
+FOR, AGAINST = weights(len(names_of(1)), 1.0), weights(len(names_of(2)), -1.0)
 
 
 def order_of(*rounds: Round, words_lead: bool = False) -> list[int]:
     insight = Plain(words_lead=words_lead)
-    evidence = Evidence(Question("word", insight), insight)
+    evidence = Evidence(WeighedQuestion("word", insight), insight)
     evidence.collect(10)
     return [one.row for one in rank(evidence, rounds)]
 
@@ -87,7 +89,7 @@ def test_where_words_lead_they_come_right_behind_the_first_two() -> None:
 
 def test_they_keep_the_trust_that_they_had_by_themselves() -> None:
     insight = Plain()
-    evidence = Evidence(Question("word", insight), insight)
+    evidence = Evidence(WeighedQuestion("word", insight), insight)
     evidence.collect(10)
     trust = {one.row: one.trust for one in rank(evidence, [FOR, AGAINST])}
     assert trust[0] == pytest.approx(1 / (1 + np.exp(-1)))

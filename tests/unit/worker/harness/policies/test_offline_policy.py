@@ -13,8 +13,8 @@ from hopnode.worker.harness.budget import Limits
 from hopnode.worker.harness.outcome import AgentOutcome
 from hopnode.worker.harness.policies.offline import OfflinePolicy
 from hopnode.worker.harness.trajectory import Recorder
-from hopnode.worker.ranking.evidence import DIRECT, LINKED
-from hopnode.worker.ranking.weighing import CERTAINTY, fitted_rounds
+from hopnode.worker.ranking.signals import names_of
+from hopnode.worker.ranking.weighing import fitted_rounds
 from hopnode.worker.searches.space import Space
 from hopnode.worker.store.collections import Collection
 
@@ -202,7 +202,7 @@ def test_an_empty_collection_holds_nothing(corpus: Corpus, book: CollectionBook)
 
 def test_the_fitted_weights_have_the_form_of_the_evidence() -> None:
     first, *later = fitted_rounds()
-    assert first.order.shape == (DIRECT,)
-    assert {weights.order.shape for weights in later} == {(DIRECT + LINKED + CERTAINTY,)}
+    assert first.order.shape == (len(names_of(1)),)
+    assert {weights.order.shape for weights in later} == {(len(names_of(2)),)}
     assert all(weights.trust.shape == (len(weights.order) + 1,) for weights in (first, *later))
     assert all((weights.scale > 0).all() for weights in (first, *later))

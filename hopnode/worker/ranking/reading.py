@@ -1,4 +1,4 @@
-"""A chunk as the offline policy reads it: its index terms, name and capitalised words. Pure and cached."""
+"""A chunk as the ranking reads it: its index terms, name and capitalised words. Pure and cached; knows no question."""
 
 import re
 import sys
@@ -20,8 +20,10 @@ CONTEXT_TERMS = 12
 
 _WORD = re.compile(r"\w+")
 _LEAST_CAPITAL_LETTERS = 3
+"""Shorter capitals are mostly initials and the first words of sentences."""
 _CONTEXT_CHARACTERS = CONTEXT_TERMS * (LONGEST_TERM + 1)
 _CACHED = 20_000
+"""Readings kept, a few kilobytes each: the candidates of some hundred questions."""
 
 
 @dataclass(frozen=True)
