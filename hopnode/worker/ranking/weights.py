@@ -75,7 +75,8 @@ def digest_of(rounds: Sequence[NamedNumbers]) -> str:
 
 
 def written(origin: Origin, rounds: Sequence[Round]) -> str:
-    """The text of the file. Numbers are rounded to DIGITS places; raises ConfigurationError for what `loaded` would refuse."""
+    """The text of the file, with numbers rounded to DIGITS places. Raises ConfigurationError for what `loaded` would refuse, and
+    ValueError for a line that has not as many numbers as there are signals."""
     named = [_named(number, one) for number, one in enumerate(rounds, start=1)]
     stored = {"format": FORMAT, "origin": origin.model_dump(), "sha256": digest_of(named), "rounds": named}
     text = json.dumps(stored, indent=1, ensure_ascii=False) + "\n"
