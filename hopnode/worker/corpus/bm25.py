@@ -1,4 +1,4 @@
-"""BM25, once for every lexical engine and for the ranking: its constants, the weight of a term, what a term gives a chunk, and which terms tell.
+"""BM25, once for all lexical engines and the ranking: constants, the weight of a term, what it gives a chunk, which terms tell.
 
 Knows numbers only: no text, no index and no storage.
 """
