@@ -1,37 +1,42 @@
-"""Fits the weights of the offline policy's ranking on public questions, and says how well they carry over.
+"""Fits the weights of the ranking on public questions, and says how well they carry over to questions of other sets.
 
-    python bench/train_offline.py DATA_FOLDER SET [SET …] --data-dir FOLDER [--most 60] [--write] [--tried SET …]
+    python bench/train_offline.py DATA_FOLDER SET [SET …] --data-dir FOLDER [--most 60] [--tried SET …] [--held-out FILE] [--write]
 
 DATA_FOLDER holds question sets as described in its README. Sets with several gold documents a question are used twice,
 with titles and without; of a set in several languages each language is used. Collections are built once in --data-dir,
 which may be that of `retrieval_quality.py`. First every set is left out in turn: weights fitted on the others are tried
-on it, which is what a user's own questions would see. Sets of --tried are never learnt from. With --write, weights fitted
-on all SETs replace `ranking.json`.
+on it, which is what a user's own questions would see. Sets of --tried are never learnt from. --held-out FILE keeps these
+figures for the page of benchmarks: leave it among the reports of `retrieval_quality.py`. With --write, weights fitted on all
+SETs replace `ranking.json`, with their names, their origin and their sha256; then no set is left out, unless --held-out asks.
 """
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from node import node, quiet
+from node import keep, node, quiet, say
 from retrieval_quality import is_multi_hop, languages
 
+from hopnode.worker.evaluation import measures
 from hopnode.worker.evaluation.loading import load
 from hopnode.worker.evaluation.running import Setup, prepare
 from hopnode.worker.evaluation.trial import workspace_of
 from hopnode.worker.ranking import weighing
-from hopnode.worker.ranking.evidence import Evidence, Numbers
+from hopnode.worker.ranking.evidence import Evidence
 from hopnode.worker.ranking.one_shot import survey
+from hopnode.worker.ranking.weights import ROUNDS, Numbers, Origin, Round, written
 from hopnode.worker.runtime import Runtime
 
-ROUNDS = 3
 SEED = 0
 TAUGHT_FROM = 60
 """Passages that the candidates are gathered for: far more than searches want, since what does not answer teaches too."""
-WEIGHTS = Path(weighing.__file__).parent / "ranking.json"
+SEARCHED_FROM = 20
+"""Passages that a search of `retrieval_quality.py` wants: what is held out is ranked as those searches rank."""
+HELD_OUT_CUTS = (2, 5, 10)
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Asked:
     name: str
     titled: bool
     has_several: bool
-    words_lead: bool
+    language: str | None
     evidence: Evidence
     gold: frozenset[str]
 
@@ -62,9 +67,8 @@ def asked_in(runtime: Runtime, folder: Path, most: int) -> Iterator[Asked]:
             insight = corpus.insight([prepared.trial.collection])
             for one in prepared.dataset.questions:
                 gold = frozenset(prepared.dataset.gold[one.id].gains)
-                words_lead = insight.words_lead(one.text)
                 evidence = survey(one.text, insight, TAUGHT_FROM)
-                yield Asked(folder.name, dataset.name, titled, several, words_lead, evidence, gold)
+                yield Asked(folder.name, dataset.name, titled, several, language, evidence, gold)
 
 
 def fit_trust(numbers: Numbers, labels: Numbers, mean: Numbers, scale: Numbers) -> Numbers:
@@ -101,23 +105,22 @@ def fit_order(questions: Sequence[tuple[Numbers, Numbers]], mean: Numbers, scale
     return weights
 
 
-def fit(asked: Sequence[Asked], learning: Sequence[bool]) -> tuple[list[weighing.Round], list[list[Numbers]]]:
-    """Weights from the questions that `learning` marks, and the scores of all questions after each round.
+def fit(asked: Sequence[Asked], learning: Sequence[bool]) -> list[Round]:
+    """Weights from the questions that `learning` marks; the others' evidence is not touched.
 
     What a passage is worth, and how passages compare, is learnt from questions that need several documents. Where words
     lead, the order is learnt from all questions: those of one document, in many languages, teach what weak vectors say.
     """
-    rounds: list[weighing.Round] = []
-    trust: list[Numbers | None] = [None] * len(asked)
-    scores: list[list[Numbers]] = []
+    pupils = [one for one, learns in zip(asked, learning, strict=True) if learns]
+    rounds: list[Round] = []
+    trust: list[Numbers | None] = [None] * len(pupils)
     for _ in range(ROUNDS):
-        numbers = [weighing.numbers_of(one.evidence, before) for one, before in zip(asked, trust, strict=True)]
-        labels = [one.labels()[: len(x)] for one, x in zip(asked, numbers, strict=True)]
-        taught = [(one, x, y) for one, x, y, learns in zip(asked, numbers, labels, learning, strict=True) if learns]
+        numbers = [weighing.numbers_of(one.evidence, before) for one, before in zip(pupils, trust, strict=True)]
+        taught = [(one, x, one.labels()[: len(x)]) for one, x in zip(pupils, numbers, strict=True)]
         several = [(x, y) for one, x, y in taught if one.has_several]
         every = np.concatenate([x for x, _ in several])
         mean, scale = every.mean(0), every.std(0) + 1e-9
-        weights = weighing.Round(
+        weights = Round(
             mean,
             scale,
             fit_trust(every, np.concatenate([y for _, y in several]), mean, scale),
@@ -125,36 +128,70 @@ def fit(asked: Sequence[Asked], learning: Sequence[bool]) -> tuple[list[weighing
             fit_order([(x, y) for _, x, y in taught], mean, scale),
         )
         rounds.append(weights)
-        judged = [weighing.judge(x, weights, words_lead=one.words_lead) for one, x in zip(asked, numbers, strict=True)]
-        trust = [one[0] for one in judged]
-        scores.append([one[1] for one in judged])
-    return rounds, scores
+        trust = [weighing.judge(x, weights)[0] for x in numbers]
+    return rounds
 
 
-def recall(one: Asked, scores: Numbers, at: int) -> float:
-    order = np.argsort(-scores, kind="stable")
-    keys = dict.fromkeys(one.evidence.candidates[one.evidence.rows[place]].chunk.key for place in order)
-    return len(set(list(keys)[:at]) & one.gold) / len(one.gold)
+def ranking_of(one: Asked, rounds: Sequence[Round]) -> list[str]:
+    """The documents that a search ranks, best first: candidates and order are those of the product."""
+    evidence = survey(one.evidence.question.text, one.evidence.insight, SEARCHED_FROM)
+    return measures.distinct([evidence.candidates[place.row].chunk.key for place in weighing.rank(evidence, rounds)])
 
 
-def show(asked: Sequence[Asked], scores: Sequence[Numbers], folder: str) -> None:
-    for name, titled in dict.fromkeys((one.name, one.titled) for one in asked if one.folder == folder):
-        chosen = [
-            (one, score) for one, score in zip(asked, scores, strict=True) if (one.name, one.titled) == (name, titled)
-        ]
-        figures = {at: 100 * float(np.mean([recall(one, score, at) for one, score in chosen])) for at in (1, 2, 5, 10)}
-        told = "  ".join(f"R@{at} {figure:5.1f}" for at, figure in figures.items())
-        print(f"{name:28} {'titled' if titled else 'title-blind':12} {told}", flush=True)
+def figures_of(asked: Sequence[Asked], rounds: Sequence[Round]) -> dict[str, dict[str, float]]:
+    """Mean and 95 % interval of recall, after one shot (no links) and of all rounds (the agent's order)."""
+    found: dict[str, measures.Values] = {}
+    for mode, used in (("one_shot", rounds[:1]), ("agent", rounds)):
+        gold = [dict.fromkeys(one.gold, 1) for one in asked]
+        ranks = [measures.ranks_of(wanted, ranking_of(one, used)) for one, wanted in zip(asked, gold, strict=True)]
+        found[mode] = measures.table_of([measures.figures_of(*both) for both in zip(ranks, gold, strict=True)])
+    found["difference"] = found["agent"] - found["one_shot"]
+    told: dict[str, dict[str, float]] = {}
+    for mode, table in found.items():
+        intervals = measures.intervals(table, SEED)
+        columns = {f"recall@{cut}": measures.NAMES.index(f"recall@{cut}") for cut in (1, *HELD_OUT_CUTS)}
+        told[mode] = {name: float(table[:, column].mean()) for name, column in columns.items()}
+        told[mode] |= {"low": intervals[columns["recall@5"]].low, "high": intervals[columns["recall@5"]].high}
+    return told
 
 
-def try_out(asked: Sequence[Asked], sets: Sequence[str], tried: Sequence[str]) -> None:
-    """Leaves every set out in turn; the last line of each round's figures is that of the whole agent."""
+def hold_out(asked: Sequence[Asked], sets: Sequence[str], tried: Sequence[str]) -> Iterator[dict[str, object]]:
+    """Leaves every set out in turn; yields what weights of the others find in it, in each language and layout."""
     for left_out in (*sets, *tried[:1]):
-        _, by_round = fit(asked, [one.folder not in (left_out, *tried) for one in asked])
+        rounds = fit(asked, [one.folder not in (left_out, *tried) for one in asked])
         for folder in tried if left_out in tried else [left_out]:
-            for number, scores in ((1, by_round[0]), (ROUNDS, by_round[-1])):
-                print(f"{folder} left out, after round {number}")
-                show(asked, scores, folder)
+            for name, titled in dict.fromkeys((one.name, one.titled) for one in asked if one.folder == folder):
+                chosen = [one for one in asked if (one.name, one.titled) == (name, titled)]
+                yield {
+                    "set": name,
+                    "titled": titled,
+                    "questions": len(chosen),
+                    "learnt": [one for one in sets if one != left_out],
+                    "figures": figures_of(chosen, rounds),
+                }
+
+
+def show(row: dict[str, Any]) -> None:
+    for mode in ("one_shot", "agent"):
+        told = "  ".join(f"{name} {100 * value:5.1f}" for name, value in row["figures"][mode].items())
+        layout = "titled" if row["titled"] else "title-blind"
+        say(f"{row['set']:28} n {row['questions']:4} {layout:12} {mode:9} {told}")
+
+
+def origin_of(asked: Sequence[Asked], sets: Sequence[str]) -> Origin:
+    return Origin(
+        sets=tuple(sets),
+        languages=tuple(sorted({one.language for one in asked if one.language and one.folder in sets})),
+        fitted_on=datetime.now(UTC).date().isoformat(),
+        command=command(sets, "--write"),
+        reproduced=True,
+        remarks=("words was learnt from all these sets, the other lines from those that need several documents.",),
+    )
+
+
+def command(sets: Sequence[str], rest: str) -> str:
+    """How to get the same figures; folders are whatever they are elsewhere."""
+    return f"python bench/train_offline.py DATA {' '.join(sets)} --data-dir FOLDER {rest}"
 
 
 def main() -> None:
@@ -164,19 +201,22 @@ def main() -> None:
     arguments.add_argument("--data-dir", type=Path, required=True)
     arguments.add_argument("--tried", nargs="+", default=[])
     arguments.add_argument("--most", type=int, default=60)
+    arguments.add_argument("--held-out", type=Path)
     arguments.add_argument("--write", action="store_true")
     given = arguments.parse_args()
     with node(given.data_dir / "node") as runtime:
         folders = [given.data / name for name in (*given.sets, *given.tried)]
         asked = [one for folder in folders for one in asked_in(runtime, folder, given.most)]
-        try_out(asked, given.sets, given.tried)
+        if given.held_out or not given.write:
+            rows: list[dict[str, object]] = []
+            for row in hold_out(asked, given.sets, given.tried):
+                show(row)
+                rows.append(row)
+            keep(given.held_out, {"held_out": rows, "command": command(given.sets, "--held-out FILE")})
         if given.write:
-            rounds, _ = fit(asked, [one.folder in given.sets for one in asked])
-            stored = [
-                {name: [round(float(x), 5) for x in getattr(one, name)] for name in weighing.PARTS} for one in rounds
-            ]
-            WEIGHTS.write_text(json.dumps(stored) + "\n")
-            print(f"wrote {WEIGHTS}")
+            rounds = fit(asked, [one.folder in given.sets for one in asked])
+            weighing.WEIGHTS.write_text(written(origin_of(asked, given.sets), rounds), encoding="utf-8")
+            say(f"wrote {weighing.WEIGHTS}")
 
 
 if __name__ == "__main__":

@@ -99,3 +99,30 @@ def test_ingest_is_measured_beside_embedding_alone(tmp_path: Path) -> None:
     rows = json.loads((tmp_path / "ingest.json").read_text())["rows"]
     assert [row["what"] for row in rows][:2] == ["embedding alone", "first ingest"]
     assert rows[2]["seconds"] < rows[1]["seconds"]
+
+
+def test_weights_are_fitted_and_tried_on_the_set_that_was_left_out(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        write_set(tmp_path / "data" / name, ["nordlys", "holm"])
+    kept = tmp_path / "held-out.json"
+    told = bench(
+        "train_offline", tmp_path / "data", "first", "second", "--data-dir", tmp_path / "kept", "--held-out", kept
+    )
+    assert "wrote" not in told, "the weights that ship stay"
+    found = json.loads(kept.read_text())
+    assert [(row["set"], row["titled"], row["learnt"]) for row in found["held_out"]] == [
+        (name, titled, [other])
+        for name, other in (("first", "second"), ("second", "first"))
+        for titled in (True, False)
+    ]
+    for row in found["held_out"]:
+        assert row["questions"] == 1 and all(
+            0 <= row["figures"][mode]["recall@5"] <= 1 for mode in ("one_shot", "agent")
+        )
+    sys.path.insert(0, str(ROOT / "bench"))
+    try:
+        from page.held_out import held_out_section
+    finally:
+        sys.path.remove(str(ROOT / "bench"))
+    page = "\n".join(held_out_section([found, {"chunks": 1}]))
+    assert "| first, title-blind | agent | 1 |" in page and found["command"] in page and "All 2 questions" in page
