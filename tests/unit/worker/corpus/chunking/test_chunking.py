@@ -5,7 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.data import samples
 
@@ -41,6 +41,7 @@ def text_of(parts: list[str]) -> str:
     return normalize_text("".join(parts))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(FRAGMENTS), max_size=60).map(text_of), st.sampled_from(KINDS), st.sampled_from([4, 16, 64])
 )
@@ -48,6 +49,7 @@ def test_chunks_tile_every_document(text: str, kind: str, max_tokens: int) -> No
     tiled(ParsedDocument(text=text, kind=kind), max_tokens)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=400), st.sampled_from(KINDS))
 def test_chunks_tile_any_characters(text: str, kind: str) -> None:
     text = normalize_text(text)

@@ -2,7 +2,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hopnode.worker.corpus.chunking.outline import Outline, outline_of
@@ -23,6 +23,7 @@ def cut(text: str, outline: Outline | None = None) -> list[str]:
     return [text[start:end] for start, end in found]
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(
