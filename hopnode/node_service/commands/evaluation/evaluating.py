@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
+from hopnode.node_service.commands.evaluation import options
 from hopnode.node_service.commands.terminal import display
 from hopnode.node_service.commands.terminal.exits import CommandError, ExitCode
 from hopnode.node_service.commands.terminal.invocation import Invocation, load
@@ -44,43 +45,22 @@ class Files:
 
 def evaluate(
     ctx: typer.Context,
-    dataset: Annotated[Path, typer.Argument(help="A folder or file with questions and what is right for each.")],
-    mode: Annotated[
-        Literal["auto", "one_shot", "agent"], typer.Option(help="One hybrid query, the agent, or the node's choice.")
-    ] = "auto",
-    profile: Annotated[
-        Literal["offline", "generic", "context-1", "context-1-chat"],
-        typer.Option(help="Who drives the agent: no model, or a kind of model behind the chat endpoint."),
-    ] = "offline",
-    top_k: Annotated[int, typer.Option(min=1, max=100, help="Passages that each search returns.")] = 20,
-    no_titles: Annotated[
-        bool, typer.Option("--no-titles", help="Ingest without titles, as if nobody had given any.")
-    ] = False,
-    language: Annotated[str | None, typer.Option("--lang", help="Only lines whose field `lang` says so.")] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Which qrels of a BEIR folder; `test` where there are more.")
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Ask at most so many questions, drawn with the seed.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of all that is drawn: questions, order, intervals.")] = 0,
-    embedder: Annotated[
-        str | None, typer.Option(help="`minilm`, `use` or `http`; otherwise the node's choice.")
-    ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Work in this data folder and keep it; otherwise in a temporary one.")
-    ] = None,
-    collection: Annotated[
-        str | None, typer.Option(help="Ask this collection as it is, of --data-dir or --node; gold names its keys.")
-    ] = None,
-    node: Annotated[
-        bool, typer.Option("--node", help="Have the running node ask its own --collection, over its API.")
-    ] = False,
-    report: Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")] = None,
-    trec: Annotated[Path | None, typer.Option(help="Write run and qrels files into this folder.")] = None,
-    compare: Annotated[
-        Path | None, typer.Option(help="Compare, question by question, with a report written by --json.")
-    ] = None,
+    dataset: options.DatasetPath,
+    mode: options.Mode = "auto",
+    profile: options.Profile = "offline",
+    top_k: options.TopK = 20,
+    no_titles: options.NoTitles = False,
+    language: options.Language = None,
+    split: options.Split = None,
+    limit: options.Limit = None,
+    seed: options.Seed = 0,
+    embedder: options.Embedder = None,
+    data_dir: options.DataDir = None,
+    collection: options.CollectionName = None,
+    node: options.OnNode = False,
+    report: options.ReportFile = None,
+    trec: options.TrecFolder = None,
+    compare: options.CompareFile = None,
 ) -> None:
     """Measure how well searches find what is right: recall, MRR and nDCG with intervals, time and cost. Needs no node."""
     from hopnode.worker.evaluation.running import Setup

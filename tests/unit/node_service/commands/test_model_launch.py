@@ -106,11 +106,16 @@ def test_too_little_memory_is_told_in_figures(gpus: list[Gpu], line: Launch, wor
 
 
 def test_what_fits_passes_and_what_is_not_known_is_not_guessed() -> None:
+    """Each case beside the nearest one that is refused."""
     need_gpus([H100], Launch())
-    need_gpus([L4], Launch(MXFP4_WEIGHTS))
     need_gpus([H100, H100, L4], Launch(gpus=2))
+    with pytest.raises(CommandError, match="NVIDIA L4 has"):
+        need_gpus([H100, L4, H100], Launch(gpus=2))
+    need_gpus([L4], Launch(MXFP4_WEIGHTS))
     need_gpus([L4], Launch("somebody/else"))
     need_gpus([Gpu("GB10", 0.0, 0.0, "580")], Launch())
+    with pytest.raises(CommandError, match="NVIDIA L4 has"):
+        need_gpus([L4], Launch())
 
 
 def test_a_port_that_is_taken_is_noticed_before_anything_is_loaded() -> None:
