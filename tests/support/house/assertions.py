@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from support.house.tree import Function, functions, modules, tree_of
+from support.house.tree import Function, functions
 
 EXPECTING = ("assert_", "expect_", "must_")
 """How names of functions begin that expect something, whoever wrote them."""
@@ -41,13 +41,11 @@ def _calls_something(node: ast.AST) -> bool:
 
 
 class Expectations:
-    """Which functions below `tests` expect something, be it in a function that they call."""
+    """Which tests expect something, be it in a function of their own file or of `tests/support` that they call."""
 
-    def __init__(self, folder: str = "tests") -> None:
-        self.trees = {path: tree_of(path) for path in modules(folder)}
-        self._shared = _by_name(
-            {path: tree for path, tree in self.trees.items() if "support" in path.parts or path.name == "conftest.py"}
-        )
+    def __init__(self, trees: Mapping[Path, ast.Module]) -> None:
+        self.trees = trees
+        self._shared = _by_name({path: tree for path, tree in trees.items() if _is_shared(path)})
 
     def without_any(self) -> list[str]:
         """The tests that nothing can make fail but a crash."""
@@ -74,6 +72,10 @@ class Expectations:
             return True
         candidates = [node for name in called for node in own.get(name, self._shared.get(name, []))]
         return any(self._expects(node, own, seen) for node in candidates)
+
+
+def _is_shared(path: Path) -> bool:
+    return "support" in path.parts or path.name == "conftest.py"
 
 
 def _is_expectation(node: ast.AST) -> bool:
