@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn, cast
 
 import typer
 
-from hopnode.node_service.commands import adding, collections, keys, searching, serving, syncing
+from hopnode.node_service.commands import adding, collections, keys, searching, secrets, serving, syncing
 from hopnode.node_service.commands.demo import demo
 from hopnode.node_service.commands.doctor import doctor
 from hopnode.node_service.commands.evaluation import evaluating
@@ -29,6 +29,7 @@ app.command(rich_help_panel=_NODE)(serving.serve)
 app.command(rich_help_panel=_NODE)(serving.api)
 app.command(rich_help_panel=_NODE)(serving.worker)
 app.command(rich_help_panel=_NODE)(serving.migrate)
+app.add_typer(secrets.app, name="secrets", rich_help_panel=_NODE)
 app.command(rich_help_panel=_NODE)(doctor.doctor)
 app.add_typer(launch_and_check.app, name="model", rich_help_panel=_NODE)
 app.add_typer(collections.app, name="collections", rich_help_panel=_CONTENT)

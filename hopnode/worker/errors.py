@@ -9,7 +9,7 @@ HopnodeError
      ├─ VectorsUnavailable · StoreUnavailable · BrokerUnavailable
      ├─ SourceUnavailable · SyncFailed
      ├─ LeaseLost · JobCancelled · JobInterrupted · DeadlineExceeded
-     └─ ConfigurationError · DataFolderInUse
+     └─ ConfigurationError · SecretUnreadable · DataFolderInUse
 """
 
 from typing import ClassVar
@@ -180,6 +180,12 @@ class ConfigurationError(NodeError):
     """A setting is missing or contradicts another; the message names it."""
 
     code = "configuration"
+
+
+class SecretUnreadable(NodeError):
+    """A stored secret cannot be opened: its key is not at hand, or it was changed; whatever needs it does not run."""
+
+    code, status = "secret-unreadable", 500
 
 
 class DataFolderInUse(NodeError):

@@ -22,6 +22,9 @@ from hopnode.worker.inference.embedding.embedder import Embedders
 from hopnode.worker.settings import WorkerSettings
 from hopnode.worker.store.collections import fix_embedder
 from hopnode.worker.store.database import Database
+from hopnode.worker.store.secrets.keyring import open_keyring
+from hopnode.worker.store.secrets.vault import Vault
+from hopnode.worker.store.sources.secret_config import hide_clear_secrets, whole_config
 from hopnode.worker.store.sources.sources import Source
 from hopnode.worker.store.workspaces import ensure_default
 
@@ -32,6 +35,7 @@ class Runtime:
 
     settings: WorkerSettings
     db: Database
+    vault: Vault
     corpora: Corpora
     chat: ChatModel | None
     answers: ChatModel | None
@@ -42,8 +46,8 @@ class Runtime:
     those that wait for a model, and the API."""
 
     def connector_for(self, source: Source) -> Connector:
-        """A connector bound to the source's configuration; the caller closes it."""
-        return make(source.kind, source.config, self.egress)
+        """A connector bound to the source's configuration and secrets; the caller closes it. Raises SecretUnreadable."""
+        return make(source.kind, whole_config(self.vault, source), self.egress)
 
     def close(self) -> None:
         """Closes everything, last opened first."""
@@ -64,6 +68,8 @@ def open_runtime(settings: WorkerSettings, *, embedded: bool, hosts_chroma: bool
         db = Database(settings.sql_url)
         opening.callback(db.close)
         db.migrate()
+        vault = Vault(db, open_keyring(settings))
+        hide_clear_secrets(db, vault)
         ensure_default(db, settings.key_file)
         parser = ParserPool(
             settings.parse_timeout_seconds, settings.parse_memory_bytes, settings.max_document_characters
@@ -74,6 +80,7 @@ def open_runtime(settings: WorkerSettings, *, embedded: bool, hosts_chroma: bool
         return Runtime(
             settings=settings,
             db=db,
+            vault=vault,
             corpora=corpora,
             chat=_chat(settings),
             answers=_answers(settings),

@@ -42,6 +42,14 @@ class WorkerSettings(BaseSettings):
         default=None,
         description="SQLAlchemy URL; `postgresql+psycopg://…` for server mode. Default: SQLite in the data folder.",
     )
+    secret_key: SecretStr | None = Field(
+        default=None,
+        description="Keys that seal the secrets of sources: 32 random bytes in base64 (`openssl rand -base64 32`); several with "
+        "commas, newest first. Unset: the file `secret_key` in the data folder, made when first needed.",
+    )
+    secret_key_file: Path | None = Field(
+        default=None, description="File with such keys, one a line, newest first; instead of HOPNODE_SECRET_KEY."
+    )
     redis_url: str | None = Field(
         default=None,
         description="`redis://…` or `rediss://…` for Celery wake-ups (server mode). Unset: threads in one process.",
@@ -183,6 +191,8 @@ class WorkerSettings(BaseSettings):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         EgressPolicy(self.egress_allow_hosts, self.egress_allow_cidrs)  # raises ValueError with the setting's name
+        if self.secret_key and self.secret_key_file:
+            raise ValueError("HOPNODE_SECRET_KEY and HOPNODE_SECRET_KEY_FILE are both set: unset one of them")
         if self.embedder == "http" and not (self.embedder_url and self.embedder_model):
             raise ValueError("HOPNODE_EMBEDDER=http needs HOPNODE_EMBEDDER_URL and HOPNODE_EMBEDDER_MODEL")
         if self.chat_url and not self.chat_model:

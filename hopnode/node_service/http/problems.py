@@ -37,6 +37,7 @@ TITLES: Mapping[str, str] = {
     "store-unavailable": "The database is not available",
     "broker-unavailable": "Redis is not available",
     "source-unavailable": "The source is not available",
+    "secret-unreadable": "A stored secret cannot be opened",
     "sync-failed": "The sync failed",
     "deadline-exceeded": "The deadline has passed",
     "lease-lost": "The job moved to another worker",
@@ -52,6 +53,8 @@ _WITHHELD: Mapping[str, str] = {
     "store-unavailable": "The database cannot be used now; `GET /readyz` and the node's log say more.",
     "broker-unavailable": "Redis cannot be reached now; jobs wait in the table and are not lost.",
     "configuration": "A setting of the node is missing or wrong; the node's log names it.",
+    "secret-unreadable": "A stored secret of this source cannot be opened. Give it anew in `config`, or ask the node's operator, "
+    "whose log says which key is missing.",
     "internal-error": "Something unexpected happened; the node's log has the details under the request id.",
 }
 """What callers read instead of messages that name hosts, files or settings of the node."""

@@ -23,6 +23,7 @@ from hopnode.node_service.schemas.sources import SourceChange, SourceCreate, Sou
 from hopnode.worker.store import collections
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.sources import sources
+from hopnode.worker.store.sources.secret_config import changed_config, given_config, take_apart
 from hopnode.worker.store.sources.sources import Source
 
 router = APIRouter(route_class=NodeRoute, tags=["sources"])
@@ -46,8 +47,11 @@ async def create_source(
     workspace_id = identity.workspace.id
 
     def try_and_keep() -> Source:
-        _try(node, body.kind, body.config)
-        return sources.create_source(db, workspace_id, collection.id, **body.model_dump())
+        whole = _given(body.kind, body.config)
+        _try(node, body.kind, whole)
+        config, hidden = take_apart(node.runtime.vault, body.kind, whole)
+        given = body.model_dump(exclude={"config"})
+        return sources.create_source(db, workspace_id, collection.id, config=config, hidden=hidden, **given)
 
     made = await node.apart(try_and_keep)
     response.headers["Location"] = f"/v1/sources/{made.id}"
@@ -78,9 +82,12 @@ async def change_source(
     """Changes what the body names; a new configuration is tried first, and the next sync starts from nothing."""
 
     def try_and_change() -> SourceRead:
+        changes, hidden = body.given(), None
         if "config" in body.model_fields_set:
-            _try(node, source.kind, body.config)
-        return _read(db, sources.update_source(db, identity.workspace.id, source.id, **body.given()))
+            whole = _changed(node, source, body.config)
+            _try(node, source.kind, whole)
+            changes["config"], hidden = take_apart(node.runtime.vault, source.kind, whole)
+        return _read(db, sources.update_source(db, identity.workspace.id, source.id, **changes, hidden=hidden))
 
     return await node.apart(try_and_change)
 
@@ -107,6 +114,20 @@ def _wrong_fields(error: InvalidConfig) -> list[FieldError]:
     if isinstance(cause := error.__cause__, ValidationError):
         return field_errors(cause.errors(), place="body", prefix="config")
     return [FieldError(**{"in": "body"}, field="config", message=str(error), code="invalid_config")]
+
+
+def _given(kind: str, config: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        return given_config(kind, config)
+    except InvalidConfig as error:
+        raise InvalidFields(_wrong_fields(error)) from error
+
+
+def _changed(node: Node, source: Source, config: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        return changed_config(node.runtime.vault, source, config)
+    except InvalidConfig as error:
+        raise InvalidFields(_wrong_fields(error)) from error
 
 
 def _try(node: Node, kind: str, config: Mapping[str, JsonValue]) -> None:

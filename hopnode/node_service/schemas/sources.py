@@ -29,7 +29,8 @@ class SourceCreate(Incoming):
 
 
 class SourceChange(Incoming):
-    """What to change of a source; what is left out stays. A new `config` replaces the whole old one."""
+    """What to change of a source; what is left out stays. A new `config` replaces the whole old one, except that a secret field
+    which is left out or `***` stays; null takes it away."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"sync_every_seconds": 86400}})
 
@@ -45,7 +46,7 @@ class SourceRead(Outgoing):
     collection: str = Field(description="Name of the collection that its documents go to.")
     kind: str
     name: str
-    config: dict[str, JsonValue]
+    config: dict[str, JsonValue] = Field(description="As it was given, with `***` in place of each secret.")
     sync_every_seconds: int | None
     created_at: datetime
     updated_at: datetime

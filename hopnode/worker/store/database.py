@@ -96,6 +96,17 @@ class Database:
             found = MigrationContext.configure(connection).get_current_revision()
         return found == self._head
 
+    def drop_traces(self) -> None:
+        """Empties SQLite's journal of earlier pages, once their content was erased from the file itself.
+
+        PostgreSQL keeps replaced rows until its own vacuum has passed.
+        """
+        if self.dialect == "sqlite":
+            with self._translated(), self._in_turn(), self._engine.connect() as connection:
+                raw = connection.connection.dbapi_connection
+                assert raw is not None
+                raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def ping(self) -> None:
         """Asks the database for one row; raises `StoreUnavailable`."""
         with self.read() as connection:
@@ -237,6 +248,7 @@ def _prepare_sqlite(dbapi_connection: sqlite3.Connection, _record: object) -> No
     dbapi_connection.execute(f"PRAGMA busy_timeout={WAIT_SECONDS * 1000:.0f}")
     dbapi_connection.execute("PRAGMA foreign_keys=ON")
     dbapi_connection.execute("PRAGMA synchronous=NORMAL")
+    dbapi_connection.execute("PRAGMA secure_delete=ON")  # what is deleted or replaced is overwritten with zeros
     _turn_on_wal(dbapi_connection)
 
 

@@ -74,6 +74,19 @@ sources = sa.Table(
     sa.UniqueConstraint("workspace_id", "name"),
 )
 
+sealed_secrets = sa.Table(
+    "sealed_secrets",
+    metadata,
+    sa.Column("owner_kind", sa.String(16), primary_key=True),
+    sa.Column("owner_id", _Id, primary_key=True),
+    sa.Column("field", sa.String(512), primary_key=True),
+    _workspace(),
+    # the owner once more, by kind, so that the database itself lets no secret outlive it
+    sa.Column("source_id", _Id, sa.ForeignKey("sources.id", ondelete="CASCADE"), index=True),
+    sa.Column("sealed", sa.Text, nullable=False),
+    sa.Column("updated_at", sa.Double, nullable=False),
+)
+
 items = sa.Table(
     "items",
     metadata,

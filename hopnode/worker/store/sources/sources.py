@@ -5,7 +5,7 @@ Knows no connector: the configuration is JSON that the connector of its kind has
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypedDict, Unpack
 
 import sqlalchemy as sa
@@ -16,6 +16,7 @@ from hopnode.worker.errors import Conflict, InvalidRequest, NotFound
 from hopnode.worker.store.checked_text import check_label
 from hopnode.worker.store.collections import collection_in
 from hopnode.worker.store.database import Database
+from hopnode.worker.store.secrets.vault import Owner, Vault
 from hopnode.worker.store.sources.items import Item, forget_items, get_items, missing_items, save_items
 from hopnode.worker.store.sources.syncs import (
     Sync,
@@ -32,6 +33,7 @@ from hopnode.worker.store.tables import sources, syncs
 from hopnode.worker.store.workspaces import workspace_in
 
 __all__ = [
+    "HiddenFields",
     "Item",
     "Source",
     "SourceChanges",
@@ -51,6 +53,7 @@ __all__ = [
     "list_syncs",
     "missing_items",
     "note_progress",
+    "owner_of",
     "save_items",
     "save_source_state",
     "update_source",
@@ -78,6 +81,18 @@ class Source:
     updated_at: float
 
 
+@dataclass(frozen=True)
+class HiddenFields:
+    """The secrets of a configuration by field, and the vault that they go to. `repr` shows the names alone."""
+
+    vault: Vault
+    values: Mapping[str, str] = field(repr=False)
+
+    def write_in(self, connection: sa.Connection, owner: Owner) -> None:
+        """Makes them the secrets of the source, in the transaction that writes the rest of its configuration."""
+        self.vault.replace_in(connection, owner, self.values)
+
+
 class SourceChanges(TypedDict, total=False):
     """What `update_source` can change; a field that is left out stays as it is."""
 
@@ -95,8 +110,9 @@ def create_source(
     name: str,
     config: Mapping[str, JsonValue],
     sync_every_seconds: int | None = None,
+    hidden: HiddenFields | None = None,
 ) -> Source:
-    """A source that has not been synced yet.
+    """A source that has not been synced yet; `hidden` are the secrets that `config` shows masks for.
 
     Raises `NotFound` for a collection that is not of this workspace, `InvalidRequest`, and `Conflict` for a taken name.
     """
@@ -107,7 +123,10 @@ def create_source(
             collection_in(connection, workspace_id, collection_id)
             now = db.now(connection)
             insert = sources.insert().values(**fixed, **values, state={}, created_at=now, updated_at=now)
-            return _to_source(connection.execute(insert.returning(*sources.c)).mappings().one())
+            made = _to_source(connection.execute(insert.returning(*sources.c)).mappings().one())
+            if hidden is not None:
+                hidden.write_in(connection, owner_of(made))
+            return made
     except IntegrityError as error:
         raise _name_taken(name) from error
 
@@ -129,8 +148,17 @@ def list_sources(db: Database, workspace_id: str, collection_id: str | None = No
         return [_to_source(row) for row in connection.execute(statement).mappings()]
 
 
-def update_source(db: Database, workspace_id: str, source_id: str, **changes: Unpack[SourceChanges]) -> Source:
+def update_source(
+    db: Database,
+    workspace_id: str,
+    source_id: str,
+    *,
+    hidden: HiddenFields | None = None,
+    **changes: Unpack[SourceChanges],
+) -> Source:
     """Changes what is named and nothing else; another configuration also drops the connector's memory of the old one.
+
+    `hidden` are the secrets that a new `config` shows masks for.
 
     Raises `NotFound`, `InvalidRequest`, and `Conflict` for a taken name.
     """
@@ -141,10 +169,12 @@ def update_source(db: Database, workspace_id: str, source_id: str, **changes: Un
         with db.write() as connection:
             values["updated_at"] = db.now(connection)
             update = sources.update().where(_mine(workspace_id, source_id)).values(**values).returning(*sources.c)
-            row = connection.execute(update).mappings().one_or_none()
+            source = _found(connection.execute(update).mappings().one_or_none(), source_id)
+            if hidden is not None:
+                hidden.write_in(connection, owner_of(source))
+            return source
     except IntegrityError as error:
         raise _name_taken(changes.get("name", "")) from error
-    return _found(row, source_id)
 
 
 def delete_source(db: Database, workspace_id: str, source_id: str) -> Source:
@@ -175,6 +205,11 @@ def due_sources(db: Database) -> list[Source]:
         return [_to_source(row) for row in connection.execute(statement.order_by(sources.c.id)).mappings()]
 
 
+def owner_of(source: Source) -> Owner:
+    """The name under which the vault keeps the secrets of the source."""
+    return Owner(source.workspace_id, "source", source.id)
+
+
 def _mine(workspace_id: str, source_id: str) -> sa.ColumnElement[bool]:
     return sa.and_(sources.c.id == source_id, sources.c.workspace_id == workspace_id)
 
@@ -199,5 +234,5 @@ def _found(row: sa.RowMapping | None, source_id: str) -> Source:
 
 
 def _to_source(row: sa.RowMapping) -> Source:
-    values: dict[str, Any] = {field.name: row[field.name] for field in fields(Source)}
+    values: dict[str, Any] = {each.name: row[each.name] for each in fields(Source)}
     return Source(**values)

@@ -1,0 +1,1 @@
+"""Secrets of sources, sealed: the keys that open them, and the table that holds them."""
