@@ -1,6 +1,6 @@
 """The metadata filter of a search: its grammar and its exact meaning, over one document's metadata at a time."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from pydantic import JsonValue
@@ -11,23 +11,91 @@ Predicate: TypeAlias = Callable[[Mapping[str, JsonValue]], bool]
 
 _Test: TypeAlias = Callable[[JsonValue], bool]
 
+MOST_DEPTH = 10
+"""How deep `and`, `or` and `not` may be nested: no question needs more, and no filter may exhaust the stack."""
+MOST_TESTS = 1_000
+"""Fields that one filter may test; each is looked at for every document."""
 _ORDERS: dict[str, Callable[[int], bool]] = {
     "gt": lambda order: order > 0,
     "gte": lambda order: order >= 0,
     "lt": lambda order: order < 0,
     "lte": lambda order: order <= 0,
 }
+_TEXTS: dict[str, Callable[[str, str], bool]] = {
+    "contains": lambda value, part: part in value,
+    "starts_with": str.startswith,
+    "ends_with": str.endswith,
+}
+OPERATORS = ("in", "ne", *_ORDERS, *_TEXTS, "exists", "empty")
+COMBINERS = ("and", "or", "not")
 
 
 def compile_filter(filter: Mapping[str, JsonValue]) -> Predicate:
-    """A predicate that holds when every field of the filter holds; `InvalidRequest` for an unknown operator.
+    """A predicate that holds when every field of the filter holds; `InvalidRequest` where the filter cannot work.
 
-    `{"team": "blue"}` is equality; `{"team": {"in": ["blue", "red"]}}` one of several; `gt`, `gte`, `lt`, `lte`
-    compare numbers with numbers and text with text, and may be combined. Where the metadata holds a list, equality and
-    `in` hold when one entry does. A field that a document lacks fails every test except equality with null.
+    `{"team": "blue"}` is equality, `{"team": {"in": ["blue", "red"]}}` one of several, and `ne` is not equal. `gt`,
+    `gte`, `lt`, `lte` compare numbers with numbers and text with text. `contains`, `starts_with` and `ends_with` look
+    into text. `exists` asks whether there is a value that is not null, `empty` whether there is nothing in it. Several
+    operators of one field must all hold. Where the metadata holds a list, a test holds when one entry passes; `ne`
+    holds when none is equal.
+
+    `{"or": [{…}, {…}]}`, `{"and": […]}` and `{"not": {…}}` combine filters; so these three names are no fields. A field
+    that a document lacks fails every test except equality with null, `ne`, and `exists` and `empty` that say so.
     """
-    tests = {field: _field_test(field, wanted) for field, wanted in filter.items()}
-    return lambda metadata: all(test(metadata.get(field)) for field, test in tests.items())
+    return _all_of(filter, _Budget())
+
+
+class _Budget:
+    """How much of a filter is left to read."""
+
+    def __init__(self) -> None:
+        self.tests = MOST_TESTS
+        self.depth = MOST_DEPTH
+
+    def take(self) -> None:
+        self.tests -= 1
+        if self.tests < 0:
+            raise InvalidRequest(f"The filter tests more than {MOST_TESTS:,} fields.")
+
+
+def _all_of(filter: Mapping[str, JsonValue], budget: _Budget) -> Predicate:
+    tests = [
+        _combined(name, wanted, budget) if name in COMBINERS else _on_field(name, wanted, budget)
+        for name, wanted in filter.items()
+    ]
+    return lambda metadata: all(test(metadata) for test in tests)
+
+
+def _combined(combiner: str, wanted: JsonValue, budget: _Budget) -> Predicate:
+    budget.depth -= 1
+    if budget.depth < 0:
+        raise InvalidRequest(f'The filter nests "and", "or" and "not" more than {MOST_DEPTH} levels deep.')
+    try:
+        if combiner == "not":
+            if not isinstance(wanted, dict):
+                raise InvalidRequest('Filter: "not" needs a filter, for example {"not": {"team": "blue"}}.')
+            inner = _all_of(wanted, budget)
+            return lambda metadata: not inner(metadata)
+        parts = [_all_of(part, budget) for part in _filters(combiner, wanted)]
+        some = any if combiner == "or" else all
+        return lambda metadata: some(part(metadata) for part in parts)
+    finally:
+        budget.depth += 1
+
+
+def _filters(combiner: str, wanted: JsonValue) -> list[dict[str, JsonValue]]:
+    parts = [part for part in wanted if isinstance(part, dict)] if isinstance(wanted, list) else []
+    if not isinstance(wanted, list) or not parts or len(parts) != len(wanted):
+        raise InvalidRequest(
+            f'Filter: "{combiner}" needs a list of filters, for example {{"{combiner}": [{{…}}, {{…}}]}}.'
+        )
+    return parts
+
+
+def _on_field(field: str, wanted: JsonValue, budget: _Budget) -> Predicate:
+    budget.take()
+    test = _field_test(field, wanted)
+    return lambda metadata: test(metadata.get(field))
 
 
 def _field_test(field: str, wanted: JsonValue) -> _Test:
@@ -36,7 +104,7 @@ def _field_test(field: str, wanted: JsonValue) -> _Test:
     if not isinstance(wanted, dict):
         return lambda value: _equal(value, wanted)
     if not wanted:
-        raise InvalidRequest(f'Filter on "{field}": the operator is missing; use one of in, gt, gte, lt, lte.')
+        raise InvalidRequest(f'Filter on "{field}": the operator is missing; use one of {", ".join(OPERATORS)}.')
     tests = [_operator_test(field, operator, operand) for operator, operand in wanted.items()]
     return lambda value: all(test(value) for test in tests)
 
@@ -46,11 +114,38 @@ def _operator_test(field: str, operator: str, operand: JsonValue) -> _Test:
         if not isinstance(operand, list):
             raise InvalidRequest(f'Filter on "{field}": "in" needs a list of values.')
         return lambda value: any(_equal(value, wanted) for wanted in operand)
+    if operator == "ne":
+        if isinstance(operand, list | dict):
+            raise InvalidRequest(f'Filter on "{field}": "ne" needs a single value; write {{"not": {{…}}}} for several.')
+        return lambda value: not _equal(value, operand)
+    if operator in ("exists", "empty"):
+        return _presence_test(field, operator, operand)
+    if operator in _TEXTS:
+        return _text_test(field, operator, operand)
     if operator not in _ORDERS:
-        raise InvalidRequest(f'Filter on "{field}": unknown operator "{operator}"; use one of in, gt, gte, lt, lte.')
+        raise InvalidRequest(f'Filter on "{field}": unknown operator "{operator}"; use one of {", ".join(OPERATORS)}.')
     if isinstance(operand, bool) or not isinstance(operand, int | float | str):
         raise InvalidRequest(f'Filter on "{field}": "{operator}" needs a number or a text.')
-    return lambda value: _compare(operator, value, operand)
+    return lambda value: any(_compare(operator, entry, operand) for entry in _entries(value))
+
+
+def _presence_test(field: str, operator: str, operand: JsonValue) -> _Test:
+    if not isinstance(operand, bool):
+        raise InvalidRequest(f'Filter on "{field}": "{operator}" needs true or false.')
+    if operator == "exists":
+        return lambda value: (value is not None) == operand
+    return lambda value: (value is None or value in ("", [], {})) == operand
+
+
+def _text_test(field: str, operator: str, operand: JsonValue) -> _Test:
+    if not isinstance(operand, str):
+        raise InvalidRequest(f'Filter on "{field}": "{operator}" needs a text.')
+    holds = _TEXTS[operator]
+    return lambda value: any(isinstance(entry, str) and holds(entry, operand) for entry in _entries(value))
+
+
+def _entries(value: JsonValue) -> Sequence[JsonValue]:
+    return value if isinstance(value, list) else [value]
 
 
 def _equal(value: JsonValue, wanted: JsonValue) -> bool:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from hopnode.worker.corpus.finding.filters import compile_filter
+from hopnode.worker.corpus.finding.filters import MOST_DEPTH, MOST_TESTS, compile_filter
 from hopnode.worker.errors import InvalidRequest
 
 METADATA: dict[str, Any] = {
@@ -47,6 +47,37 @@ METADATA: dict[str, Any] = {
         ({"missing": "x"}, False),
         ({"team": "blue", "year": {"gt": 2023}}, True),
         ({"team": "blue", "year": {"gt": 2024}}, False),
+        ({"team": {"ne": "red"}}, True),
+        ({"team": {"ne": "blue"}}, False),
+        ({"tags": {"ne": "a"}}, False),
+        ({"tags": {"ne": "c"}}, True),
+        ({"missing": {"ne": "x"}}, True),
+        ({"note": {"ne": None}}, False),
+        ({"public": {"ne": 1}}, True),
+        ({"team": {"contains": "lu"}}, True),
+        ({"team": {"contains": "LU"}}, False),
+        ({"tags": {"contains": "b"}}, True),
+        ({"year": {"contains": "20"}}, False),
+        ({"missing": {"contains": ""}}, False),
+        ({"day": {"starts_with": "2024-", "ends_with": "-01"}}, True),
+        ({"day": {"starts_with": "05"}}, False),
+        ({"team": {"exists": True}}, True),
+        ({"note": {"exists": True}}, False),
+        ({"missing": {"exists": False}}, True),
+        ({"missing": {"empty": True}}, True),
+        ({"note": {"empty": True}}, True),
+        ({"team": {"empty": True}}, False),
+        ({"tags": {"empty": False}}, True),
+        ({"year": {"empty": True}}, False),
+        ({"or": [{"team": "red"}, {"year": 2024}]}, True),
+        ({"or": [{"team": "red"}, {"year": 1999}]}, False),
+        ({"and": [{"team": "blue"}, {"year": 2024}]}, True),
+        ({"and": [{"team": "blue"}, {"year": 1999}]}, False),
+        ({"not": {"team": "red"}}, True),
+        ({"not": {"team": "blue", "year": 1999}}, True),
+        ({"not": {"team": "blue", "year": 2024}}, False),
+        ({"public": True, "or": [{"team": "red"}, {"not": {"tags": "c"}}]}, True),
+        ({"or": [{}]}, True),
         ({}, True),
     ],
 )
@@ -64,8 +95,36 @@ def test_a_filter_means_what_the_page_says(wanted: dict[str, Any], passes: bool)
         ({"year": {"gt": True}}, "number or a text"),
         ({"year": {"gt": None}}, "number or a text"),
         ({"year": {"gt": [1]}}, "number or a text"),
+        ({"team": {"ne": ["a"]}}, "single value"),
+        ({"team": {"contains": 5}}, "needs a text"),
+        ({"team": {"exists": 1}}, "true or false"),
+        ({"team": {"empty": None}}, "true or false"),
+        ({"or": {"team": "blue"}}, "list of filters"),
+        ({"or": []}, "list of filters"),
+        ({"and": ["blue"]}, "list of filters"),
+        ({"not": ["blue"]}, '"not" needs a filter'),
     ],
 )
 def test_a_filter_that_cannot_work_is_refused_with_its_reason(wanted: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason):
         compile_filter(wanted)
+
+
+def test_filters_are_combined_no_deeper_than_anybody_needs() -> None:
+    def nested(levels: int) -> dict[str, Any]:
+        return {"not": nested(levels - 1)} if levels else {"team": "blue"}
+
+    assert compile_filter(nested(MOST_DEPTH))(METADATA) is True
+    with pytest.raises(InvalidRequest, match="levels deep"):
+        compile_filter(nested(MOST_DEPTH + 1))
+
+
+def test_a_filter_side_by_side_with_others_does_not_use_up_their_depth() -> None:
+    wanted: dict[str, Any] = {"and": [{"not": {"team": "red"}} for _ in range(MOST_DEPTH * 3)]}
+    assert compile_filter(wanted)(METADATA) is True
+
+
+def test_a_filter_tests_no_more_fields_than_can_be_looked_at() -> None:
+    assert compile_filter({"or": [{"team": "blue"}] * MOST_TESTS})(METADATA) is True
+    with pytest.raises(InvalidRequest, match="1,000 fields"):
+        compile_filter({"or": [{"team": "blue"}] * (MOST_TESTS + 1)})
