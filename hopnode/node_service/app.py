@@ -12,6 +12,7 @@ from hopnode.node_service.http.request_metrics import NodeMetrics
 from hopnode.node_service.reference.openapi_document import describe
 from hopnode.node_service.routes import (
     collections,
+    dify,
     documents,
     evaluations,
     health,
@@ -35,6 +36,7 @@ ROUTERS = (
     sources.router,
     syncs.router,
     workspaces.router,
+    dify.router,
     health.router,
 )
 

@@ -78,15 +78,21 @@ class JobDesk:
         self._check_search(workspace_id, order)
         return self._start(workspace_id, "search", order, idempotency_key=idempotency_key)
 
-    def join_search(self, workspace_id: str, order: SearchOrder) -> Started:
+    def join_search(self, workspace_id: str, order: SearchOrder, *, ended_within_seconds: float = 0) -> Started:
         """The search of this workspace that answers the very same order and has not ended; else a new one.
 
-        For callers who repeat themselves without an idempotency key. Two at once get the same search. Raises what
-        `start_search` raises.
+        For callers who repeat themselves without an idempotency key. Two at once get the same search. One that succeeded
+        within the last `ended_within_seconds` is joined too: what it found may be gone by now, so look before you show
+        it. Raises what `start_search` raises.
         """
         self._check_search(workspace_id, order)
         job, is_new = job_table.join_or_create_job(
-            self.db, workspace_id=workspace_id, kind="search", role="agent", request=_request(order)
+            self.db,
+            workspace_id=workspace_id,
+            kind="search",
+            role="agent",
+            request=_request(order),
+            ended_within_seconds=ended_within_seconds,
         )
         return self._kicked(Started(job, is_new))
 

@@ -61,7 +61,7 @@ def words(page: str) -> set[str]:
 
 def test_every_operation_of_the_interface_is_on_its_page_with_the_scope_it_needs() -> None:
     operations = {
-        f"{method.upper()} {path}": "".join(operation.get("security", [{"key": []}])[0]["key"])
+        f"{method.upper()} {path}": "` and `".join(operation.get("security", [{"key": []}])[0]["key"])
         for path, methods in API["paths"].items()
         for method, operation in methods.items()
     }

@@ -148,6 +148,14 @@ def test_no_other_route_shows_or_uses_a_thing_of_another_workspace(world: World,
             missing = world.stranger.http.post("/v1/searches", json={"query": "q", "collection": MISSING["name"]})
             assert told(asked, world.things) == told(missing, MISSING)
         return
+    elif operation.name == "retrieve":
+        asked = world.stranger.http.post(
+            "/v1/dify/retrieval", json={"query": "q", "knowledge_id": world.things["name"]}
+        )
+        missing = world.stranger.http.post("/v1/dify/retrieval", json={"query": "q", "knowledge_id": MISSING["name"]})
+        assert (asked.status_code, missing.status_code) == (404, 404)
+        assert asked.text.replace(world.things["name"], "") == missing.text.replace(MISSING["name"], "")
+        return
     elif operation.name == "create_evaluation":
         asked = world.stranger.http.post("/v1/evaluations", json=evaluation(world.things["name"]))
         missing = world.stranger.http.post("/v1/evaluations", json=evaluation(MISSING["name"]))

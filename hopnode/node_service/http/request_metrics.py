@@ -5,7 +5,7 @@ Knows no HTTP; never labels by workspace, so that a scrape tells nothing about t
 
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -31,11 +31,21 @@ class NodeMetrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
+        self._retrievals = Counter(
+            "hopnode_dify_retrievals",
+            "Answers to Dify's External Knowledge API by outcome. Dify hides failures from its users; here they show.",
+            ("outcome",),
+            registry=self.registry,
+        )
         self.open_streams = Gauge("hopnode_http_event_streams", "Event streams that are open.", registry=self.registry)
 
     def watch_jobs(self, db: Database) -> None:
         """Adds the numbers of the job table, read at every scrape."""
         self.registry.register(_JobTableCollector(db))
+
+    def retrieved(self, outcome: str) -> None:
+        """Counts one answer to Dify."""
+        self._retrievals.labels(outcome).inc()
 
     def served(self, method: str, route: str, status: int, seconds: float) -> None:
         """Counts one answered request; `route` is the template, never the path that was called."""

@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 
 from hopnode.connectors.registry import CONNECTORS
 from hopnode.node_service.http.problems import MEDIA_TYPE, Problem, refusals
+from hopnode.node_service.schemas.dify import RetrievalRequest
 from hopnode.node_service.schemas.documents import DocumentBatch, DocumentText
 
 REFERENCE = "#/components/schemas/{model}"
@@ -23,6 +24,7 @@ _TAGS = [
     {"name": "collections", "description": "Documents that are searched together."},
     {"name": "documents", "description": "Texts by key."},
     {"name": "sources", "description": "Origins of documents, and their syncs."},
+    {"name": "dify", "description": "Dify's External Knowledge API."},
     {"name": "workspaces and keys", "description": "Tenants and who may do what."},
     {"name": "node", "description": "Is it up, is it ready, what does it do."},
 ]
@@ -51,7 +53,7 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
     schemas = cast(dict[str, Any], document.setdefault("components", {}).setdefault("schemas", {}))
     for name in _FASTAPI_ERRORS:
         schemas.pop(name, None)
-    for model in (Problem, DocumentText, DocumentBatch):
+    for model in (Problem, DocumentText, DocumentBatch, RetrievalRequest):
         schema = model.model_json_schema(by_alias=True, ref_template=REFERENCE)
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
@@ -73,6 +75,8 @@ def _complete_operation(operation: dict[str, Any], shared: dict[str, Any]) -> No
     An answer that is one problem and no other goes to `shared`, and the operation refers to it.
     """
     answers = operation["responses"]
+    if "RetrievalError" in str(answers):
+        return  # Dify's form, which has errors of its own
     foreign = "HTTPValidationError" in str(answers.get("422", ""))
     codes = [code for answer in answers.values() for code in _examples(answer)]
     if operation.get("security"):

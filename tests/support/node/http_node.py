@@ -59,12 +59,17 @@ class HttpNode:
     """A served node. Its job threads run with `handlers`; without any they are not started, and a test is the only worker."""
 
     def __init__(
-        self, folder: Path, settings: dict[str, Any], service: dict[str, Any], handlers: Mapping[str, Handler]
+        self,
+        folder: Path,
+        settings: dict[str, Any],
+        service: dict[str, Any],
+        handlers: Mapping[str, Handler],
+        agent_slots: int = 1,
     ) -> None:
         self.settings = worker_settings(folder, **settings)
         self.runtime = open_runtime(self.settings, embedded=True)
         self.db = self.runtime.db
-        self.dispatcher = ThreadDispatcher(QueueRunner(self.runtime, handlers), {"agent": 1, "sync": 1}, 60)
+        self.dispatcher = ThreadDispatcher(QueueRunner(self.runtime, handlers), {"agent": agent_slots, "sync": 1}, 60)
         if handlers:
             self.dispatcher.start()
         self._has_workers = bool(handlers)
@@ -126,9 +131,10 @@ def serve_node(
     settings: dict[str, Any] | None = None,
     service: dict[str, Any] | None = None,
     handlers: Mapping[str, Handler] | None = None,
+    agent_slots: int = 1,
 ) -> Iterator[HttpNode]:
     """A node on a free port, ended with the block."""
-    node = HttpNode(folder, settings or {}, service or {}, handlers or {})
+    node = HttpNode(folder, settings or {}, service or {}, handlers or {}, agent_slots)
     try:
         yield node
     finally:

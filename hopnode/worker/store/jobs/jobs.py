@@ -108,21 +108,24 @@ def create_job(
 
 
 def join_or_create_job(
-    db: Database, *, workspace_id: str, kind: str, role: str, request: JsonObject
+    db: Database, *, workspace_id: str, kind: str, role: str, request: JsonObject, ended_within_seconds: float = 0
 ) -> tuple[Job, bool]:
     """The newest job of this workspace and kind that has the same request and has not ended; else a new one.
 
-    Also says whether it is new. Two callers at once get the same job: the row of the workspace is held meanwhile.
+    One that succeeded within the last `ended_within_seconds` will do too. Also says whether the job is new. Two callers at
+    once get the same job: the row of the workspace is held meanwhile.
     """
-    alike = sa.and_(jobs.c.workspace_id == workspace_id, jobs.c.kind == kind, jobs.c.status.in_(_OPEN))
-    statement = sa.select(jobs).where(alike).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+    mine = sa.and_(jobs.c.workspace_id == workspace_id, jobs.c.kind == kind)
     turn = sa.select(workspaces.c.id).where(workspaces.c.id == workspace_id).with_for_update(key_share=True)
     with db.write() as connection:
         connection.execute(turn)
-        for row in connection.execute(statement).mappings():
+        now = db.now(connection)
+        fresh = sa.and_(jobs.c.status == str(JobStatus.SUCCEEDED), jobs.c.ended_at > now - ended_within_seconds)
+        alike = sa.and_(mine, sa.or_(jobs.c.status.in_(_OPEN), fresh))
+        newest = sa.select(jobs).where(alike).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+        for row in connection.execute(newest).mappings():
             if row["request"] == request:
                 return to_job(row), False
-        now = db.now(connection)
         return create_job_in(
             connection, now=now, workspace_id=workspace_id, kind=kind, role=role, request=request
         ), True
