@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares a Debian or Ubuntu machine. `setup.sh runtime|dev VENV` makes the virtual environment from the lock file;
+# Prepares a Debian or Ubuntu machine. `setup.sh runtime|dev|client VENV` makes the virtual environment from its lock file;
 # `setup.sh services` finds redis-server, the PostgreSQL server and the tools that the tests start, and installs what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,7 +36,7 @@ find_python() {
 }
 
 make_venv() {
-    local venv=$1 lock=$2 python
+    local venv=$1 lock=$2 project=$3 python
     python=$(find_python) || { apt_install python3 python3-venv; python=$(find_python); } || {
         say "Python 3.11 or newer is needed; set PYTHON=/path/to/python and run the command again."
         exit 1
@@ -51,7 +51,7 @@ make_venv() {
     fi
     say "installing the pinned packages of $lock (the first time takes a minute or two)"
     "$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r "$lock"
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps -e .
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps -e "$project"
 }
 
 postgres_server() {
@@ -72,8 +72,9 @@ services() {
 }
 
 case "${1:-}" in
-    runtime) make_venv "$2" requirements.lock ;;
-    dev) make_venv "$2" requirements-dev.lock ;;
+    runtime) make_venv "$2" requirements.lock . ;;
+    dev) make_venv "$2" requirements-dev.lock . ;;
+    client) make_venv "$2" plugins/python/requirements-test.lock plugins/python ;;
     services) services ;;
-    *) say "usage: setup.sh runtime|dev VENV  or  setup.sh services"; exit 2 ;;
+    *) say "usage: setup.sh runtime|dev|client VENV  or  setup.sh services"; exit 2 ;;
 esac
