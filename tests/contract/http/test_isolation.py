@@ -17,7 +17,7 @@ from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import JobStatus
 from hopnode.worker.store.sources import sources
 
-API: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text(encoding="utf-8"))
+API: dict[str, Any] = json.loads((Path(__file__).parents[3] / "docs" / "openapi.json").read_text(encoding="utf-8"))
 MISSING = {"name": "nowhere", "key": "no/thing", "search_id": "0" * 24, "source_id": "1" * 24, "sync_id": "2" * 24}
 MISSING |= {"key_id": "00000000", "evaluation_id": "3" * 24}
 WORD = "osprey"

@@ -11,7 +11,7 @@ from hopnode.node_service.reference.settings_pages import FILES, PREFIX, SECTION
 from hopnode.node_service.settings import ServiceSettings
 from hopnode.worker.settings import WorkerSettings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ROWS = dict(
     re.findall(
         rf"^\| `{PREFIX}(\w+)` \|.*?\| ([^|]*) \|[^|]*\|$", (ROOT / "docs/configuration.md").read_text(), re.MULTILINE

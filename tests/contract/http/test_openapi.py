@@ -16,7 +16,7 @@ from hopnode.node_service.schemas.jobs import QUERY_CHARACTERS
 from hopnode.worker.errors import NodeError
 from hopnode.worker.store.workspaces import SCOPES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMMITTED = (ROOT / "docs" / "openapi.json").read_text(encoding="utf-8")
 API: dict[str, Any] = json.loads(COMMITTED)
 OPERATIONS = {

@@ -11,7 +11,7 @@ import yaml
 from hopnode.node_service.settings import ServiceSettings
 from hopnode.worker.settings import WorkerSettings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
 FILES: dict[str, dict[str, Any]] = {

@@ -11,7 +11,7 @@ from support.node.http_node import Tenant, serve_node
 
 from hopnode.worker.store.workspaces import SCOPES
 
-API: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text(encoding="utf-8"))
+API: dict[str, Any] = json.loads((Path(__file__).parents[3] / "docs" / "openapi.json").read_text(encoding="utf-8"))
 OPERATIONS = [
     (method.upper(), path, operation) for path, methods in API["paths"].items() for method, operation in methods.items()
 ]

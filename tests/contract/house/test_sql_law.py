@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ROOMS = ("hopnode.worker.store", "hopnode.worker.corpus.sqlite")
 EXCEPTIONS = {
     "hopnode/worker/corpus/vectors/chroma_files.py": "asks Chroma's own catalogue which of its folders are whole or unused",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SETTINGS = ("hopnode/node_service/settings.py", "hopnode/worker/settings.py")
 HANDS_ON = {"hopnode/worker/queue/supervise.py", "hopnode/node_service/commands/model_server/vllm_process.py"}
 """Start children that need what this process was given: a worker, which reads its settings again, and vLLM."""

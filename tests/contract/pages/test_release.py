@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from hopnode.node_service.cli import app
 from hopnode.node_service.commands.terminal.invocation import Invocation
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

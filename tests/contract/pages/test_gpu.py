@@ -20,7 +20,7 @@ from hopnode.worker.inference.serving.vllm import (
     weights_gib,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "compose.gpu.yaml").read_text(encoding="utf-8"))
 VLLM, NODE = COMPOSE["services"]["vllm"], COMPOSE["services"]["node"]

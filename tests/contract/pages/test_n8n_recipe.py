@@ -9,7 +9,7 @@ import pytest
 
 from hopnode.node_service.schemas.searches import SearchCreate
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 WORKFLOW: dict[str, Any] = json.loads((DOCS / "recipes" / "n8n-search.json").read_text(encoding="utf-8"))
 NODES: dict[str, dict[str, Any]] = {node["name"]: node for node in WORKFLOW["nodes"]}
 REQUESTS = [node["parameters"] for node in NODES.values() if node["type"] == "n8n-nodes-base.httpRequest"]

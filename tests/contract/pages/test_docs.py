@@ -23,7 +23,7 @@ from hopnode.worker.settings import SUPERVISED
 from hopnode.worker.store.jobs.jobs import JobStatus
 from hopnode.worker.store.sources.sources import SyncCounts
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
