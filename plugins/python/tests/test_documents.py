@@ -97,7 +97,7 @@ def test_batches_are_as_light_as_the_node_takes() -> None:
 KEYS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=30)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(key=KEYS)
 def test_a_document_is_found_again_under_any_key(client: Any, name: str, key: str) -> None:
     assert client.documents.put(name, key, "The quay.").key == key

@@ -159,6 +159,24 @@ def test_a_cancelled_task_cancels_its_search(node: RunningNode) -> None:
     assert asyncio.run(play()) == "cancelled"
 
 
+def test_a_task_that_is_cancelled_once_more_meanwhile_still_cancels_its_search(node: RunningNode) -> None:
+    async def play() -> None:
+        async with AsyncHopnode(node.url, node.key) as client:
+            task = asyncio.create_task(client.search("Why twice?", "facts", **THINKING))
+            while (found := await newest(client)).query != "Why twice?":
+                await asyncio.sleep(0.02)
+            for _ in range(3):
+                task.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            async with asyncio.timeout(10):
+                while (await client.get_search(found.id)).status != "cancelled":
+                    await asyncio.sleep(0.02)
+
+    asyncio.run(play())
+
+
 def test_a_timeout_around_the_call_cancels_the_search_within_the_first_wait(node: RunningNode) -> None:
     async def play() -> Any:
         async with AsyncHopnode(node.url, node.key) as client:

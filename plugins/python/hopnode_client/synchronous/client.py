@@ -63,8 +63,8 @@ class Hopnode:
     ) -> Search:
         """Starts a search and waits for its result, for `timeout` seconds in all.
 
-        A caller who gives up (timeout, Ctrl-C, lost connection) cancels the search. Raises JobFailed, and
-        WaitTimedOut when the time is over.
+        A caller who gives up (timeout, Ctrl-C, lost connection) cancels the search, also where others wait
+        for the same one by its `idempotency_key`. Raises JobFailed, and WaitTimedOut when the time is over.
         """
         until = time.monotonic() + timeout
         start = _start(query, collection, idempotency_key, options)
