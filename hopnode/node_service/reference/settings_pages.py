@@ -55,7 +55,7 @@ _OPENING = """\
 
 <!-- Written by `make settings` from hopnode/worker/settings.py and hopnode/node_service/settings.py: change those. -->
 
-Every setting is an environment variable, or a line of a file `.env` in the folder that the command is started in; the
+Every setting is an environment variable, or a line of a file `.env` in the folder that the command is started in. The
 environment goes before the file, and an empty text is as good as none. `.env.example` lists them all. All processes of a
 node need the same ones. A wrong value stops a command at its start, with exit code 2 and a message that names the setting.
 `hopnode doctor` shows what is configured and whether it answers.
