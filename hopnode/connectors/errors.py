@@ -1,11 +1,11 @@
 """What can go wrong between the node and the outside world; the sync engine turns these into outcomes of an item or of the job.
 
 ConnectorError
- ├─ EgressBlocked       the node's operator does not let it go there
- ├─ InvalidAddress      not something an HTTP request can be sent to
- ├─ InvalidConfig       the configuration of a source cannot work
+ ├─ EgressBlocked       The operator of the node does not let it go there.
+ ├─ InvalidAddress      No HTTP request can be sent to it.
+ ├─ InvalidConfig       The configuration of a source cannot work.
  ├─ BodyTooLarge · BodyUnreadable · PageRejected · TooManyRedirects
- └─ SourceUnreachable   no answer now; trying later can help
+ └─ SourceUnreachable   No answer now; trying later can help.
      ├─ FetchTimeout
      └─ RobotsUnavailable
 """

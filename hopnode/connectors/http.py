@@ -87,8 +87,8 @@ class _Stream(httpcore.NetworkStream):
 class _GuardedBackend(httpcore.NetworkBackend):
     """Opens connections for the pool: resolve once, check every address, dial what was checked.
 
-    The pool above keeps the host name, so `Host`, SNI and the check of the certificate stay by name, and a kept connection
-    is used again for the same name only.
+    The pool above keeps the host name. So `Host`, SNI and the check of the certificate go by name. A kept connection is
+    used again for the same name only.
     """
 
     def __init__(self, policy: EgressPolicy, resolver: Resolver) -> None:

@@ -1,9 +1,9 @@
 """The error tree of the node, sorted by who must act; every code is stable and documented in `docs/errors.md`.
 
 HopnodeError
- ├─ StopSignal          ends an agent loop with a reason; never a failure
- ├─ ToolError           is shown to the model, which may try something else
- └─ NodeError           fails the request or the job; `retryable` says whether trying again can help
+ ├─ StopSignal          Ends an agent loop with a reason; never a failure.
+ ├─ ToolError           Is shown to the model, which may try something else.
+ └─ NodeError           Fails the request or the job; `retryable` says whether trying again can help:
      ├─ InvalidRequest (InvalidField) · NotFound · Conflict · Unauthorized · Forbidden · TooLarge · DocumentRejected
      ├─ ModelUnavailable · ModelRefused
      ├─ VectorsUnavailable · StoreUnavailable · BrokerUnavailable

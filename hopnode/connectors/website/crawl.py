@@ -237,8 +237,8 @@ class Crawl:
     def _canonical(self, visit: Visit, facts: PageFacts) -> str | None:
         """Another address that the page names as its own, if it can be believed.
 
-        Not believed: addresses outside of the scope, the home page as the canonical form of all pages (a frequent mistake
-        of templates), and two pages that name one another.
+        Some are not believed: addresses outside of the scope, and two pages that name one another. Nor is the home page as
+        the canonical form of all pages, which is a frequent mistake of templates.
         """
         target = facts.canonical
         if target is None or target == visit.url or not self._scope.includes(target):

@@ -37,8 +37,8 @@ class GoldSpan:
 
 @dataclass(frozen=True)
 class Gold:
-    """What is right for one question: documents with their gains (1 unless the set grades them), the document of each
-    hop in order where the set says so, and the evidence within documents."""
+    """What is right for one question: `gains` has its documents, each with 1 unless the set grades them. `hops` has the
+    document of each hop in order, where the set says so. `spans` is the evidence within documents."""
 
     gains: Mapping[str, int]
     hops: tuple[str, ...] = ()

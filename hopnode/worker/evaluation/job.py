@@ -1,6 +1,8 @@
-"""The story of an evaluation that is a job: asks a collection of the node question by question, and keeps every answer as a
-step, so that another attempt goes on behind the last one. What is right stands in the job's request and meets answers only
-at the end."""
+"""The story of an evaluation that is a job: asks a collection of the node question by question.
+
+It keeps every answer as a step, so that another attempt goes on behind the last one. What is right stands in the job's
+request and meets answers only at the end.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -96,8 +96,8 @@ class ContextView:
 
 @dataclass
 class _Entry:
-    """An observation in the context: the tokens of each block, of the head above them, of what stands in their place
-    once all are hidden, and of everything that always stays."""
+    """An observation in the context, and what it takes there, in tokens. `costs` has each block, `head` what stands above
+    them. `emptied` is what stands in their place once all are hidden, `always` what stays in any case."""
 
     observation: Observation
     costs: list[int]

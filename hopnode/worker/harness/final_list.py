@@ -40,8 +40,9 @@ class Resolved:
 def parse_final(text: str) -> tuple[FinalEntry, ...] | None:
     """The final list in `text`, in its order; None when there is none, empty when it says that nothing was found.
 
-    Read are `<Document id=ID><Justification>…</Justification></Document>` with quoted, braced or bare ids and unclosed
-    tags, and a JSON list of ids or of objects with `id` and `justification` (bare, fenced, or under one key).
+    Two forms are read. One is `<Document id=ID><Justification>…</Justification></Document>`, also with quoted or braced
+    ids and unclosed tags. The other is a JSON list, bare, fenced, or under one key. Its entries are ids, or objects with
+    `id` and `justification`.
     """
     entries = _tagged(text)
     return _first_of_each(_from_json(text) if entries is None else entries, text)

@@ -9,8 +9,8 @@ from hopnode.worker.corpus.records import Chunk
 def rank_score(rank: int) -> float:
     """Score in (0, 1] of a rank counted from 1: its share of the best reciprocal-rank score, `61 / (60 + rank)`.
 
-    The same meaning in every mode: one list at rank r gives 61 / (60 + r), and several lists fused with RRF give the
-    sum of 1 / (60 + r) divided by the best possible sum, which for one list is this formula.
+    It means the same in every mode. One list at rank r gives 61 / (60 + r). Several lists fused with RRF give the sum of
+    1 / (60 + r), divided by the best possible sum. For one list both are the same.
     """
     return (RRF_K + 1) / (RRF_K + rank)
 

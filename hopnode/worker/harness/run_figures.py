@@ -1,7 +1,7 @@
 """Figures of an agent's run, read from its trajectory alone and measured against gold where it is known. Runs nothing.
 
-Definitions are those of the Context-1 report: recall and precision over documents (over facts, where several chunks carry
-the same one), trajectory recall over everything displayed at any time, prune accuracy over everything pruned.
+Definitions are those of the Context-1 report. Recall and precision are over documents, or over facts where several chunks
+carry the same one. Trajectory recall is over all that was displayed at any time, prune accuracy over all that was pruned.
 """
 
 from collections.abc import Iterable, Sequence

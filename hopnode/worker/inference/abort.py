@@ -46,8 +46,8 @@ class Abort:
 
 
 class Line:
-    """A second handle on the socket under a request in flight, by which another thread can cut it. The handle is our own,
-    so cutting never meets a socket that is being wrapped in TLS, or closed and its number given to somebody else."""
+    """A second handle on the socket under a request in flight, by which another thread can cut it. The handle is our own. So
+    cutting never meets a socket that is being wrapped in TLS, or a closed one whose number somebody else has by now."""
 
     def __init__(self) -> None:
         self._handle: socket.socket | None = None

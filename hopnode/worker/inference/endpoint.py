@@ -61,8 +61,8 @@ class Named:
 
 
 class Endpoint:
-    """POST to one address; thread-safe. Each attempt has a connection of its own, so that a cancelled call can be broken
-    off without touching others, and no stale connection is ever used.
+    """POST to one address; thread-safe. Each attempt has a connection of its own. So a cancelled call can be broken off
+    without touching others, and no stale connection is ever used.
 
     `timeout_seconds` limits one attempt, `total_seconds` all attempts with their pauses. `optional` are fields without
     which a request still means the same: one that the endpoint refuses by name is left out from then on.

@@ -54,9 +54,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The links between one chunk and others, all in one direction, side by side: to which rows they lead, and for each
-    how much it is worth by itself, what it says of the question, whether it says more than that, how many others there
-    are, and how much its phrase weighs."""
+    """The links between one chunk and others, all in one direction, side by side.
+
+    `targets` are the rows to which they lead. `numbers` has a column for each link and five lines: its strength, and that
+    times context, times unknown, by spread, and times weight. `signals.py` explains them at `MENTIONED_…`.
+    """
 
     targets: list[int]
     numbers: Numbers

@@ -17,9 +17,9 @@ OPENING_TERMS = 20
 
 @dataclass(frozen=True)
 class Matches:
-    """A line for each chunk. `words` is the BM25 of the question's terms, `stems` says of each stem of the
-    question whether a term begins with it, `phrase` is the weight of the heaviest piece of the question that stands there
-    word for word, `opening` of the heaviest near the start."""
+    """A line for each chunk. `words` is the BM25 of the question's terms. `stems` says of each stem of the question whether a
+    term begins with it. `phrase` is the weight of the heaviest piece of the question that stands there word for word;
+    `opening` is that of the heaviest near the start."""
 
     words: Numbers
     stems: NDArray[np.bool_]

@@ -28,8 +28,8 @@ _CACHED = 20_000
 
 @dataclass(frozen=True)
 class Reading:
-    """`spaced` are the terms of the chunk below its title and heading, each between spaces, `written` is its text alone,
-    `name` are the terms of the document's best name.
+    """What the ranking reads of a chunk: `spaced` has the terms below its title and heading, each between spaces. `written`
+    is its text alone. `name` has the terms of the document's best name.
 
     `keys` has the `hash` of each term: numbers of many readings are gone through at once, and lie side by side. Two
     different terms have the same one time in 2**64.

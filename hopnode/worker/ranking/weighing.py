@@ -48,8 +48,8 @@ def seeds_of(trust: Sequence[float], rows: Sequence[int], most: int, least: floa
 
 
 def numbers_of(evidence: Evidence, trust: Numbers | None) -> Numbers:
-    """The lines of one round: what the question alone says, and from the second round on what links say given the
-    trust of the round before (shorter than the lines when links led to new candidates)."""
+    """The lines of one round: what the question alone says. From the second round on they also have what links say, given
+    the trust of the round before. `trust` is shorter than the lines when links led to new candidates."""
     if trust is None:
         return evidence.direct()
     rows = list(evidence.rows)

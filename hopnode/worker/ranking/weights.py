@@ -1,7 +1,7 @@
 """The file of weights, `ranking.json`: reads, checks and writes it. Knows the names of the signals, not what they measure.
 
-The file holds an origin (what it was fitted on, and how) and for each round five lines of numbers, every number under the name of
-its signal. A sha256 over the rounds proves that nobody changed a number by hand.
+The file holds an origin, which says what it was fitted on and how. For each round it holds five lines of numbers, every number
+under the name of its signal. A sha256 over the rounds proves that nobody changed a number by hand.
 """
 
 import hashlib
@@ -34,8 +34,8 @@ NamedNumbers: TypeAlias = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Round:
-    """Weights of one round, for standardised signals: `trust` gives a probability (its last entry is the bias),
-    `order` a score that compares chunks of one question, and `words` the same where vectors know little of the language."""
+    """Weights of one round, for standardised signals. `trust` gives a probability; its last entry is the bias. `order` gives
+    a score that compares chunks of one question. `words` is `order` where vectors know little of the language."""
 
     mean: Numbers
     scale: Numbers
@@ -85,8 +85,11 @@ def written(origin: Origin, rounds: Sequence[Round]) -> str:
 
 
 def loaded(text: str) -> tuple[Origin, tuple[Round, ...]]:
-    """Origin and rounds of a file. Raises ConfigurationError for a file of another format, for names that are missing, unknown
-    or in another order than the signals', for numbers that cannot weigh anything, and when the sha256 does not fit."""
+    """Origin and rounds of a file.
+
+    Raises ConfigurationError for a file of another format, and when the sha256 does not fit. So it does for names that are
+    missing, unknown or in another order than the signals', and for numbers that cannot weigh anything.
+    """
     try:
         stored = _File.model_validate_json(text)
     except ValidationError as error:

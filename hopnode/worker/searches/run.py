@@ -32,8 +32,8 @@ def run_search(
 
     `check` is called between any two things that take time, and raises when the search has to end. `step(kind, data)` gets
     each step of its trajectory. Its time counts from `started` on the monotonic clock, else from now. Raises what `check`
-    raises, ConfigurationError for a profile that the node is not set up for, and ModelUnavailable or ModelRefused when
-    the agent's model failed before anything was found.
+    raises, and ConfigurationError for a profile that the node is not set up for. Raises ModelUnavailable or ModelRefused
+    when the agent's model failed before anything was found.
     """
     search = LiveSearch(request, space, runtime, check, step, time.monotonic() if started is None else started)
     found = find(search)

@@ -174,9 +174,9 @@ def revoke_key(db: Database, workspace_id: str, key_id: str) -> Key:
 def ensure_default(db: Database, key_file: Path) -> str:
     """The plain text of a valid key for the workspace `default`, made at the first start and kept in `key_file`.
 
-    The file (mode 0600) is the only place of the plain text. It is written before the key's row is committed, and a
-    token in it that no row knows is taken up again, so neither a crash in between nor a lost database leaves a key
-    behind that nobody can name. A lost file, or one whose key was revoked, gets a new key.
+    The file (mode 0600) is the only place of the plain text. It is written before the key's row is committed. A token in
+    it that no row knows is taken up again. So neither a crash in between nor a lost database leaves a key behind that
+    nobody can name. A lost file, or one whose key was revoked, gets a new key.
     """
     stored = _stored_token(key_file)
     if stored is not None:

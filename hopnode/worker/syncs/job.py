@@ -36,10 +36,10 @@ _log = get_logger(__name__)
 def run_sync_job(runtime: SyncRuntime, context: JobContext) -> JsonValue:
     """Runs the sync of a job to its end and returns its JSON.
 
-    An attempt that is cut short leaves counts and resume token behind, and the next one repeats at most what was listed since
-    the last token; documents are stored under the key of their item, so that nothing is stored twice. Raises SyncFailed when
-    20 % or more of the items could not be fetched (counts are kept, nothing is deleted), SourceUnavailable when nothing could
-    be listed, and what `context.check` raises.
+    An attempt that is cut short leaves counts and resume token behind. The next one repeats at most what was listed since the
+    last token. Documents are stored under the key of their item, so that nothing is stored twice. Raises SyncFailed when 20 %
+    or more of the items could not be fetched; counts are kept, and nothing is deleted. Raises SourceUnavailable when nothing
+    could be listed, and what `context.check` raises.
     """
     sync = get_sync_by_job(runtime.db, context.job.id)
     source = get_source(runtime.db, sync.workspace_id, sync.source_id)

@@ -40,9 +40,9 @@ _EMOJI_SELECTOR = "\ufe0f"
 def normalize_text(text: str) -> str:
     """The stored form of `text`; idempotent.
 
-    Joiners stay where they change the reading (Arabic, Persian, Indic scripts, emoji sequences), one variation selector
-    stays after a character that can have variants, and every other invisible character goes: what a search finds, what
-    a person sees and what a model reads are then the same.
+    Joiners stay where they change the reading: Arabic, Persian, Indic scripts, emoji sequences. One variation selector
+    stays after a character that can have variants. Every other invisible character goes. So a search finds what a person
+    sees and a model reads.
     """
     text = _LINE_ENDS.sub("\n", text)
     text = _INVISIBLE.sub("", text)

@@ -1,7 +1,7 @@
 """The lexical leg: which chunks share words with a query, best first, by BM25 (`bm25.py`).
 
-Three engines answer alike: rank-bm25 in memory for small collections, posting lists (`postings.py`) for large ones, and
-FTS5 inside the workspace's file, kept up to date by every write, whenever neither is ready. None knows what a document
+Three engines answer alike. Small collections have rank-bm25 in memory, large ones posting lists (`postings.py`). FTS5
+inside the workspace's file answers while neither is ready; every write keeps it up to date. None knows what a document
 is; a row is a chunk's number.
 """
 # ruff: noqa: S608 - table names end in the collection's number, which is an integer of ours

@@ -1,8 +1,8 @@
 """The lexical leg of large collections: BM25 over posting lists that lie in the workspace's file, scored with numpy.
 
-A segment holds who has which term how often, for up to 65,536 chunks; it is written once, by `posting_segments.py`, and
-never changed. Chunks that are in no segment yet are kept in memory as a tail. Both are read in the search's own
-snapshot and what they name is looked up in it, so an answer is never older than the text store, whoever writes.
+A segment says which chunk has which term how often, for up to 65,536 chunks. `posting_segments.py` writes it once, and
+nothing changes it. Chunks that are in no segment yet are kept in memory as a tail. A search reads both in its own
+snapshot and looks up there what they name. So an answer is never older than the text store, whoever writes.
 """
 
 import json

@@ -189,8 +189,8 @@ _DAMAGED = "hnsw segment"
 
 
 def mend(folder: Path) -> None:
-    """Before anybody opens the folder: drops the indexes that a crash left half written, since an index that is missing is
-    built again, and removes the files of dropped ones, which Chroma keeps for ever. Only the folder's owner may call it."""
+    """Drops the indexes that a crash left half written: an index that is missing is built again. Then removes the files of
+    dropped ones, which Chroma keeps for ever. Only the folder's owner may call it, before anybody opens the folder."""
     if damaged := damaged_indexes(folder):
         _log.warning("vector_files_damaged", folder=str(folder), indexes=damaged)
         _drop(folder, damaged)

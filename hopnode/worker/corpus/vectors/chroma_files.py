@@ -1,8 +1,8 @@
 """What of Chroma's files a crash left half written or a dropped index left behind; looks at them while nobody has them open.
 
-Chroma overwrites the files of an index one after the other, in place. A process that is killed in between leaves a set that
-Chroma cannot load, loads without most of its vectors, or tries to load for ever: measured, about one kill of sixty while
-vectors are written. The vectors themselves are in the text store, so that a damaged index need only be noticed.
+Chroma overwrites the files of an index one after the other, in place. A process that is killed in between leaves a
+damaged set. Chroma cannot load it, loads it without most of its vectors, or tries to load it for ever. We measured about
+one kill of sixty while vectors are written. The text store has the vectors too, so a damaged index need only be noticed.
 """
 
 import sqlite3

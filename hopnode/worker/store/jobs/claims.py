@@ -1,7 +1,7 @@
 """The worker's verbs on the job table: claim, beat, step, finish, release, reap; each is fenced by the token of the claim.
 
-A worker may run a job only between a claim and the end of its lease, and whatever it writes carries the token of that
-claim, so a worker that lost its job can say nothing about it any more (reference: fencing tokens).
+A worker may run a job only between a claim and the end of its lease. Whatever it writes carries the token of that claim, a
+fencing token. So a worker that lost its job can say nothing about it any more.
 """
 
 import zlib
@@ -170,8 +170,8 @@ def count_claimable(db: Database, role: str, workspace_limit: int | None = None)
 
 
 def is_in_the_way(db: Database, job: Job, patience_seconds: float, workspace_limit: int) -> bool:
-    """Whether jobs of the same role and of more weight (a smaller `priority`) have been due for longer than this and could be
-    claimed if `job` gave up its place: then no place is free, and this one would help."""
+    """Whether `job` keeps others of its role from starting. These have more weight (a smaller `priority`) and have been due
+    for longer than `patience_seconds`. They could be claimed if `job` gave up its place."""
     with db.read() as connection:
         now = db.now(connection)
         due = sa.and_(_claimable(jobs, now - patience_seconds), jobs.c.status == QUEUED, jobs.c.priority < job.priority)

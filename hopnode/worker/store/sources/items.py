@@ -25,9 +25,9 @@ _T = TypeVar("_T")
 class Item:
     """One listed thing and the document it became.
 
-    `version` is the connector's word for "unchanged", `content_hash` the SHA-256 of the bytes, `seen_sync` the last sync
-    that listed it, `missed_syncs` the complete listings since then, `error` what went wrong when `state` says so.
-    `updated_at` (seconds since the epoch) is set by `save_items`.
+    `version` is the connector's word for "unchanged", `content_hash` the SHA-256 of the bytes. `seen_sync` is the last sync
+    that listed it, `missed_syncs` the number of complete listings since then. `error` says what went wrong when `state` tells
+    of a failure. `updated_at` (seconds since the epoch) is set by `save_items`.
     """
 
     item_id: str

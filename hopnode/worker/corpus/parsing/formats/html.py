@@ -33,8 +33,8 @@ def read_html(raw: RawDocument) -> Draft:
     """The page's content as Markdown.
 
     A `<main>` or single `<article>` is taken whole: its author has said what the content is. Elsewhere trafilatura
-    looks for it, and the whole page is kept when that lost half of the text or any block of code (on a reference
-    page with 30 code samples it kept 7).
+    looks for the content. When that loses half of the text or any block of code, the whole page is kept. On a reference
+    page with 30 code samples trafilatura kept 7.
     """
     declared = _DECLARED.search(raw.data[:_HEAD_BYTES])
     text, warnings = decode(raw.data, raw.charset or (declared[1].decode("ascii") if declared else None))
