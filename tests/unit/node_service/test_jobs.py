@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from support.queue import claim, new_workspace
+from support.node.queue import claim, new_workspace
 
 from hopnode.node_service.jobs import EVALUATION_PRIORITY, JobDesk, SearchOrder, Started
 from hopnode.worker.errors import Conflict, IdempotencyMismatch, InvalidField, InvalidRequest, NotFound
