@@ -1,5 +1,7 @@
 """Puts the face together: edge, error form, routes, description. Opens and closes nothing of what it is given."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -9,6 +11,7 @@ from hopnode.node_service.http import problems
 from hopnode.node_service.http.dependencies import Node
 from hopnode.node_service.http.request_log import RequestLogMiddleware
 from hopnode.node_service.http.request_metrics import NodeMetrics
+from hopnode.node_service.mcp.server import serving
 from hopnode.node_service.reference.openapi_document import describe
 from hopnode.node_service.routes import (
     collections,
@@ -16,6 +19,7 @@ from hopnode.node_service.routes import (
     documents,
     evaluations,
     health,
+    mcp,
     search_steps,
     searches,
     sources,
@@ -37,6 +41,7 @@ ROUTERS = (
     syncs.router,
     workspaces.router,
     dify.router,
+    mcp.router,
     health.router,
 )
 
@@ -64,6 +69,7 @@ def build_api(metrics: NodeMetrics | None = None) -> FastAPI:
         redirect_slashes=False,
         strict_content_type=False,  # a body without a content type is JSON; keys, not cookies, let callers in
         generate_unique_id_function=_operation_id,
+        lifespan=_lifespan,
     )
     problems.install(app, _methods_of)
     for router in ROUTERS:
@@ -71,6 +77,14 @@ def build_api(metrics: NodeMetrics | None = None) -> FastAPI:
     app.add_middleware(RequestLogMiddleware, metrics=metrics or NodeMetrics())
     app.openapi = lambda: describe(app)
     return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
+    """What is open as long as the server runs, beyond what `create_app` was given."""
+    node: Node = app.state.node
+    async with serving(node.settings.max_body_bytes) as app.state.mcp:
+        yield
 
 
 def _methods_of(path: str) -> set[str]:

@@ -7,14 +7,17 @@ import hashlib
 import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+import anyio
+from anyio import to_thread
 from pydantic import BaseModel, Field, JsonValue
 
 from hopnode.node_service.waiting import wait_until
 from hopnode.worker.corpus.finding.filters import compile_filter
-from hopnode.worker.errors import Conflict, InvalidField, NotFound
+from hopnode.worker.errors import Conflict, InvalidField, NodeError, NotFound
 from hopnode.worker.evaluation.job import EvaluationRequest
 from hopnode.worker.queue.dispatch import Dispatcher
 from hopnode.worker.searches.job import SearchRequest
@@ -142,12 +145,35 @@ class JobDesk:
             gone=gone,
         )
 
+    async def wait_or_cancel(
+        self, workspace_id: str, job_id: str, *, seconds: float, gone: Callable[[], Awaitable[bool]]
+    ) -> Job:
+        """As `wait_for_end`, for the only one who waits for this job: when that caller leaves, the job is cancelled.
+
+        The caller has left when `gone` says so, or when the task that waits is cancelled.
+        """
+        try:
+            job = await self.wait_for_end(workspace_id, job_id, seconds=seconds, gone=gone)
+            left = not job.status.final and await gone()
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self._call_off, workspace_id, job_id)
+            raise
+        if left:
+            await to_thread.run_sync(self._call_off, workspace_id, job_id)
+        return job
+
     def cancel(self, workspace_id: str, job_id: str, kind: JobKind) -> Job:
         """Ends a queued or running job at once; its worker learns of it by itself, and nothing it brings is kept.
 
         Raises `NotFound`, and `Conflict` when the job has ended already.
         """
         return job_table.cancel(self.db, workspace_id, self.get(workspace_id, job_id, kind).id)
+
+    def _call_off(self, workspace_id: str, job_id: str) -> None:
+        """Cancels what nobody waits for any more; where that cannot be done, the job ends by itself."""
+        with suppress(NodeError):
+            job_table.cancel(self.db, workspace_id, job_id)
 
     def _check_search(self, workspace_id: str, order: SearchOrder) -> None:
         for name in order.collections:

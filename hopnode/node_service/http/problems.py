@@ -96,6 +96,12 @@ class Problem(BaseModel):
     )
 
 
+def told(error: NodeError) -> str:
+    """What callers may read of an error: its message, unless that may name hosts, files or settings of the node."""
+    code = error.code if error.code in TITLES else "internal-error"
+    return _WITHHELD.get(code, str(error))
+
+
 def problem_response(
     request_id: str,
     code: str,
@@ -198,7 +204,7 @@ async def _node_error(request: Request, error: Exception) -> JSONResponse:
     if error.retryable:
         headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
     code = error.code if error.code in TITLES else "internal-error"
-    detail = _WITHHELD.get(code, str(error))
+    detail = told(error)
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("request_refused_by_node", code=error.code, message=str(error))
     return problem_response(

@@ -37,6 +37,12 @@ class NodeMetrics:
             ("outcome",),
             registry=self.registry,
         )
+        self._tool_calls = Counter(
+            "hopnode_mcp_tool_calls",
+            "Calls of MCP tools by outcome. A call that failed is answered with the status 200, so it shows here only.",
+            ("tool", "outcome"),
+            registry=self.registry,
+        )
         self.open_streams = Gauge("hopnode_http_event_streams", "Event streams that are open.", registry=self.registry)
 
     def watch_jobs(self, db: Database) -> None:
@@ -46,6 +52,10 @@ class NodeMetrics:
     def retrieved(self, outcome: str) -> None:
         """Counts one answer to Dify."""
         self._retrievals.labels(outcome).inc()
+
+    def called(self, tool: str, outcome: str) -> None:
+        """Counts one call of a tool."""
+        self._tool_calls.labels(tool, outcome).inc()
 
     def served(self, method: str, route: str, status: int, seconds: float) -> None:
         """Counts one answered request; `route` is the template, never the path that was called."""

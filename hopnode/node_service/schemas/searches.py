@@ -15,7 +15,8 @@ COLLECTIONS_MOST = 10
 Effort = Literal["low", "medium", "high"]
 
 
-def _one_each(names: list[str]) -> list[str]:
+def one_each(names: list[str]) -> list[str]:
+    """The names. Raises a validation error where one of them stands twice."""
     if len(set(names)) < len(names):
         raise PydanticCustomError("repeated_collection", "Name each collection once")
     return names
@@ -32,7 +33,7 @@ class SearchCreate(Incoming):
 
     query: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=QUERY_CHARACTERS), STORABLE]
     collection: Slug | None = Field(default=None, description="One collection; or give `collections`.")
-    collections: Annotated[list[Slug], AfterValidator(_one_each)] | None = Field(
+    collections: Annotated[list[Slug], AfterValidator(one_each)] | None = Field(
         default=None, min_length=1, max_length=COLLECTIONS_MOST
     )
     mode: Literal["auto", "one_shot", "agent"] = Field(

@@ -12,7 +12,10 @@ import httpx
 import pytest
 from support.data.reports import make_report
 from support.node.http_node import HttpNode, Tenant, passage, result, serve_node
+from support.node.mcp_client import call as call_tool
+from support.node.mcp_client import text_of
 
+from hopnode.node_service.mcp.tools import TOOLS
 from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import JobStatus
 from hopnode.worker.store.sources import sources
@@ -167,6 +170,32 @@ def test_no_other_route_shows_or_uses_a_thing_of_another_workspace(world: World,
         assert answer.status_code == 200
     for secret in world.secrets:
         assert secret not in answer.text
+
+
+@pytest.mark.parametrize("tool", [tool.name for tool in TOOLS])
+def test_no_tool_shows_or_uses_a_thing_of_another_workspace(world: World, tool: str) -> None:
+    def arguments(things: dict[str, str]) -> dict[str, Any]:
+        of_tool: dict[str, dict[str, Any]] = {
+            "search": {"query": "q", "collections": [things["name"]], "wait_seconds": 0},
+            "start_search": {"query": "q", "collections": [things["name"]]},
+            "get_search": {"search_id": things["search_id"], "wait_seconds": 0},
+            "read_document": {"collection": things["name"], "key": things["key"]},
+            "list_collections": {},
+        }
+        return of_tool[tool]
+
+    url = world.owner.node.url
+    foreign = call_tool(url, world.stranger.token, tool, **arguments(world.things))
+    missing = call_tool(url, world.stranger.token, tool, **arguments(MISSING))
+    told_of_foreign, told_of_missing = text_of(foreign), text_of(missing)
+    for name in ("name", "search_id"):
+        told_of_foreign = told_of_foreign.replace(world.things[name], name)
+        told_of_missing = told_of_missing.replace(MISSING[name], name)
+    assert told_of_foreign == told_of_missing
+    assert not [secret for secret in world.secrets if secret in told_of_foreign]
+    assert foreign.is_error is (tool != "list_collections")
+    owned = call_tool(url, world.owner.token, tool, **arguments(world.things))
+    assert not owned.is_error, "so the refusals come from the key"
 
 
 def evaluation(collection: str, **fields: str) -> dict[str, Any]:

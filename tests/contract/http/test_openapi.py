@@ -11,6 +11,7 @@ from hopnode.node_service.app import ROUTERS, build_api
 from hopnode.node_service.http.problems import MEDIA_TYPE, TITLES
 from hopnode.node_service.openapi_file import document
 from hopnode.node_service.routes.dify import SPELLINGS as DIFY_SPELLINGS
+from hopnode.node_service.routes.mcp import PATH as MCP_PATH
 from hopnode.node_service.schemas.documents import BATCH_MOST
 from hopnode.node_service.schemas.jobs import QUERY_CHARACTERS
 from hopnode.worker.errors import NodeError
@@ -56,7 +57,9 @@ def test_every_operation_has_an_id_of_its_own() -> None:
 
 def test_no_route_hides_from_the_description() -> None:
     hidden = {route.path for router in ROUTERS for route in router.routes if not route.include_in_schema}
-    assert hidden == {"/openapi.json", "/docs", *DIFY_SPELLINGS}
+    assert hidden == {"/openapi.json", "/docs", *DIFY_SPELLINGS, MCP_PATH}, (
+        "MCP tells its clients itself what it offers"
+    )
     assert [route for route in build_api().routes if hasattr(route, "path")] == [], "a route belongs into a router"
 
 
