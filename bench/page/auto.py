@@ -6,9 +6,9 @@ from page.text import Modes, between, difference, name, percent, points, table
 
 ABOUT = """## Auto
 
-The router against always taking the agent: how many searches it sends to the agent, what that loses or gains in R@1 and R@5, and
-the mean time of a search as a share of the agent's. Where it stays with one shot it returns what the links led to as well. The two
-were measured one after the other: on a machine that was busy with other work, as said above, shares far from 100 % tell of that.
+The router against always taking the agent: how many searches it sends to the agent, and what that loses or gains in R@1 and R@5.
+The time is the mean of a search as a share of the agent's. Where the router stays with one shot it returns what the links led to as
+well. The two were measured one after the other, on a machine that was busy with other work. So the times are rough.
 """
 
 

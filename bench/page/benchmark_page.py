@@ -27,18 +27,20 @@ DATA is a folder with question sets in the forms of [evaluation.md](evaluation.m
 default of the node: embedder, weights, limits. The agent is the offline one: no language model, no network. Searches return 20
 passages.
 """
-SETS = """The sets are public: 2WikiMultiHopQA (Ho et al., 2020), HotpotQA (Yang et al., 2018), MuSiQue (Trivedi et al., 2022),
-XQuAD (Artetxe et al., 2020), JaQuAD (So et al., 2022), KorQuAD 1.0 (Lim et al., 2019) and chunk spans (Smith and Troynikov, 2024).
-Their collections are small, up to two thousand paragraphs that belong to the questions: figures are far above what the same search
-finds in a whole Wikipedia. Language models have seen all of it. Seed {seed}; at most {most} questions of a set.
+SETS = """The sets are public. Several documents a question: 2WikiMultiHopQA (Ho et al., 2020), HotpotQA (Yang et al., 2018)
+and MuSiQue (Trivedi et al., 2022). One document: XQuAD (Artetxe et al., 2020), JaQuAD (So et al., 2022) and
+KorQuAD 1.0 (Lim et al., 2019).
+Evidence within documents: chunk spans (Smith and Troynikov, 2024). Their collections are small, up to two thousand paragraphs that
+belong to the questions. So figures are far above what the same search finds in a whole Wikipedia. Language models may have seen it.
+Seed {seed}; at most {most} questions of a set.
 
-The weights of the ranking were fitted on three of these sets, 2wiki-dev-163, hotpotqa-train-100 and musique-train-100
-(`bench/train_offline.py`), so all figures of these sets and of their pool flatter it but those of the section on what was held out.
+The weights of the ranking were fitted on three of these sets: 2wiki-dev-163, hotpotqa-train-100 and musique-train-100
+(`bench/train_offline.py`). So all figures of these sets and of their pool flatter it; only those of what was held out do not.
 They are there to compare modes and layouts with one another. One shot uses the first round of the same weights.
 
 Where words lead, which is in all other languages, the order has weights of its own, learnt from XQuAD beside these three. JaQuAD,
-KorQuAD and chunk spans taught nothing. Learnt from JaQuAD instead of XQuAD, one shot was in none of XQuAD's languages more than
-1.0 point behind the better leg, neither in R@1 nor in R@5 (100 questions each).
+KorQuAD and chunk spans taught nothing. We also learnt such weights from JaQuAD instead of XQuAD. With those, one shot was at most
+1.0 point behind the better leg, in R@1 and in R@5. That holds for every language of XQuAD, with 100 questions each.
 """
 HASHED = (
     "Real text of a Debian machine; documents have vectors of hashed words, since embedding them takes hours, and every "
@@ -246,8 +248,8 @@ def _spans(runs: Runs) -> list[str]:
         return []
     columns = ("set", "mode", "evidence found", "fixed pieces", "difference", "95 %", "tokens")
     about = (
-        "The share of the evidence's characters within the first 2,000 tokens of passages, beside one shot over pieces of exactly "
-        "512 tokens of the same documents.\n"
+        "The share of the evidence's characters within the first 2,000 tokens of passages. Beside it stands one shot over pieces "
+        "of exactly 512 tokens of the same documents.\n"
     )
     return ["## Evidence within long documents", about, table(columns, rows)]
 

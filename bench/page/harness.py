@@ -12,8 +12,8 @@ loopback, and a turn's time is what that server sees: from its answer to the nex
 side counts once, and the rest is rendering, HTTP and waiting for threads. Text and vectors as above.
 """
 COUNTING = (
-    "Counting goes on from turn to turn: in the last one {lines}. In token ids what is new is counted when it comes, again when "
-    "its turn is complete, and then encoded once; no profile goes back to earlier turns, unless one was pruned."
+    "Counting goes on from turn to turn. In the last one {lines}. In token ids what is new is counted when it comes, again when "
+    "its turn is complete, and then encoded once. No profile goes back to earlier turns, unless one was pruned."
 )
 AT_ONCE = """With a model that takes {seconds:g} s for each of {replies} replies, and the defaults `HOPNODE_AGENT_SLOTS` {slots} and
 `HOPNODE_WORKSPACE_JOB_LIMIT` {limit}:
@@ -40,8 +40,8 @@ def _parts(found: dict[str, Any], table: Table) -> list[str]:
         "to the end",
     )
     sums = found["at_once"]
-    lines = ", ".join(
-        f"`{row['profile']}` tokenised {row['last_turn']['tokenised']:,} characters, where {row['last_turn']['new']:,} were new "
+    lines = ". ".join(
+        f"`{row['profile']}` tokenised {row['last_turn']['tokenised']:,} characters; {row['last_turn']['new']:,} were new "
         f"and {row['last_turn']['sent']:,} were sent"
         for row in found["rows"]
     )

@@ -16,9 +16,9 @@ brings the passages into view. Intervals are of R@5.
 ```
 """
 WEIGHTS = """`ranking.json` says of every number what it weighs, and of itself what it was fitted on. The command in its head gives
-weights much like those that ship (line by line they correlate with 0.91 to 1.00), but not the same ones: these were fitted on
-earlier vectors and candidates. In its round 2, `words` equals `order`: `words` was fitted for the rounds whose order counts, the
-first and the last.
+weights much like those that ship: line by line they correlate with 0.91 to 1.00. They are not the same, since those that ship were
+fitted on earlier vectors and candidates. In round 2 of the file, `words` equals `order`: `words` was fitted for the
+rounds whose order counts, the first and the last.
 """
 
 

@@ -11,8 +11,8 @@ PREFIX = "pooled-"
 """How the name of a pool begins; its questions and documents are named `set/id`."""
 ABOUT = """### In a pool
 
-The same questions over the passages of their own set, and over those of all these sets with {unrelated} unrelated passages of real
-text between them (manual pages and documentation, without titles): R@5.
+R@5 of the same questions, alone and in a pool. Alone they are asked over the passages of their own set. The pool has those of all
+these sets, and {unrelated} unrelated passages of real text between them: manual pages and documentation, without titles.
 """
 
 

@@ -34,8 +34,8 @@ async def wait_until(
     stopping: threading.Event,
     gone: Callable[[], Awaitable[bool]],
 ) -> T:
-    """What `look` (called in a thread) last saw: when `done` says so, after `seconds`, when the caller has `gone`, or
-    when the server stops, whichever comes first.
+    """Calls `look` in a thread, again and again, until `done` accepts what it saw. Returns the last look. Ends also after
+    `seconds`, when the caller has `gone`, and when the server stops.
     """
     until = time.monotonic() + seconds
     for nap in naps():

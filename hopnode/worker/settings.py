@@ -23,7 +23,8 @@ def is_supervised() -> bool:
 
 
 def visible_gpus() -> str | None:
-    """`CUDA_VISIBLE_DEVICES`, which CUDA programs obey: numbers or ids with commas between them; None where all are seen."""
+    """`CUDA_VISIBLE_DEVICES`, which CUDA programs obey: numbers or ids with commas between them. Returns None where all are
+    seen."""
     return os.environ.get("CUDA_VISIBLE_DEVICES")
 
 

@@ -4,7 +4,7 @@ The tree that is built is a copy of what git tracks, so that nothing that merely
 a fresh virtual environment that knows nothing of the tree. The packages it depends on are those of `requirements.lock` and no
 others, seen through links into the environment that runs the tests: they are the very files that pip would fetch, and fetching
 them anew would take minutes and a registry. The links leave out Hopnode itself, which is installed there from the tree, and the
-tools of development, so that a dependency that nobody declared is missing here as it is at a user's.
+tools of development. So a dependency that nobody declared is missing here as it is at a user's.
 """
 
 import json

@@ -82,7 +82,7 @@ class Frontier:
         self._most = most
 
     def add(self, visit: Visit, *, trusted: bool = False) -> bool:
-        """Queues the visit unless its URL was seen; False only when the limit for its shape turned it away.
+        """Queues the visit unless its URL was seen. Returns False only when the limit for its shape turned it away.
 
         `trusted`: the site's owner named the URL, in a sitemap or as a start, so the limit does not apply.
         """
@@ -138,7 +138,7 @@ class Progress:
 
     @classmethod
     def from_json(cls, token: Mapping[str, JsonValue], scope: str, frontier: Frontier) -> Self | None:
-        """Fills the frontier and gives the progress; None, with the frontier untouched, for a token of another form or scope."""
+        """Fills the frontier and returns the progress. For a token of another form or scope: None, and the frontier stays."""
         try:
             stored = _StoredProgress.model_validate(token)
             urls = stored.urls

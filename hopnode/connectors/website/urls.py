@@ -29,7 +29,7 @@ _NOT_DOCUMENTS = re.compile(
 
 
 def normalize(link: str, base: str = "") -> str | None:
-    """`link` as found on page `base`, in the one spelling that names the page; None when it is no plain http(s) URL.
+    """`link` as found on page `base`, in the one spelling that names the page. Returns None when it is no plain http(s) URL.
 
     Lower-case host in ASCII, no default port, no dot segments, no fragment, no tracking or session parameters, escapes only
     where needed. Case and slashes of the path, and the order of the query, are the site's business and stay.

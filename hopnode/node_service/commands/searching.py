@@ -79,7 +79,7 @@ def run(client: "NodeClient", body: dict[str, Any], *, show_steps: bool) -> Fini
 
 
 def collections_of(client: "NodeClient") -> list[str]:
-    """The names of all collections; CommandError where there is none, or more than one search may ask."""
+    """The names of all collections. Raises CommandError where there is none, or more than one search may ask."""
     names = [one["name"] for one in client.pages("/v1/collections")]
     if not names:
         raise CommandError("There is no collection to search.", "Fill one with `hopnode add PATH…`.", ExitCode.REFUSED)

@@ -31,7 +31,7 @@ def accepted_headers(where: str) -> dict[str, Any]:
 
 
 def preferred_wait(header: str | None) -> float | None:
-    """The seconds of `Prefer: wait=n` (RFC 7240); None where the header does not ask for it in this form."""
+    """The seconds of `Prefer: wait=n` (RFC 7240). Returns None where the header does not ask for it in this form."""
     for preference in (header or "").split(","):
         if found := _PREFERENCE.fullmatch(preference.split(";")[0]):
             return float(found.group(1))

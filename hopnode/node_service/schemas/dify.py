@@ -103,7 +103,7 @@ class RetrievalRequest(BaseModel):
 
     @property
     def filter(self) -> Filter | None:
-        """The conditions as a filter of the node; None without conditions. Raises ValueError for an unknown operator."""
+        """The conditions as a filter of the node. Returns None without conditions. Raises ValueError for an unknown operator."""
         asked = self.metadata_condition
         if asked is None or not asked.conditions:
             return None

@@ -18,7 +18,7 @@ class NeighbourRead(Outgoing):
 
 
 class PassageRead(Outgoing):
-    """A piece of a document that answers the query; `text` is `document[start:end]`, counted in code points."""
+    """A piece of a document, ranked for the query. `text` is `document[start:end]`, counted in code points."""
 
     model_config = ConfigDict(extra="allow")
 

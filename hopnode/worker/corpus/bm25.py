@@ -22,14 +22,14 @@ Figures = TypeVar("Figures", float, NDArray[np.float64])
 
 
 def idf(chunks: int, frequency: int) -> float:
-    """Weight of a term that stands in `frequency` of `chunks`, as FTS5 has it: never zero, so that the smallest
-    collection can be searched."""
+    """The weight of a term that stands in `frequency` of `chunks` chunks. FTS5 has the same formula. It is never zero, so that
+    the smallest collection can be searched."""
     return max(1e-6, math.log((chunks - frequency + 0.5) / (frequency + 0.5)))
 
 
 def rarity(chunks: int, frequency: int) -> float:
-    """The weight that the ranking gives a term: as above, of one more, so that a term in most chunks still tells a little. 0 where
-    it stands in more than there are, which happens when chunks come while a question is weighed."""
+    """The weight that the ranking gives a term: `idf` with 1 added inside the logarithm, so that a term in most chunks still
+    tells a little. It is 0 where `frequency` exceeds `chunks`: chunks may come while a question is weighed."""
     return math.log(1 + (chunks - frequency + 0.5) / (frequency + 0.5)) if frequency <= chunks else 0.0
 
 

@@ -95,7 +95,7 @@ class Corpora:
         self._remove_if_dropped(workspace_id)
 
     def drain_vectors(self) -> int:
-        """Brings every workspace's indexes up to date, as far as it can; how many changes were applied."""
+        """Brings the indexes of every workspace up to date, as far as it can. Returns how many vector changes it applied."""
         applied = 0
         for path in sorted(self._folder.glob("*/corpus.db")):
             corpus = self.open(path.parent.name)
@@ -284,7 +284,7 @@ class Corpus:
         return Search(self._store, parts.vectors, parts.embedders, self._memory, self.workspace_id, recheck)
 
     def read(self, collections: Sequence[Collection], document_id: str) -> list[Chunk]:
-        """All chunks of a document in its order; `NotFound` when it is in none of the collections."""
+        """All chunks of a document in its order. Raises `NotFound` when it is in none of the collections."""
         allowed = {collection.id for collection in collections if self._own(collection)}
         with self._store.read() as connection:
             chunks = reading.chunks_of_document(connection, document_id)
@@ -304,7 +304,7 @@ class Corpus:
     # --- upkeep ---
 
     def maintain(self) -> int:
-        """Applies what lags behind in the vector index, posting lists and grep's pre-filter; how many vector changes.
+        """Brings vector index, posting lists and grep's pre-filter up to date. Returns how many vector changes it applied.
 
         Once an hour it also deletes old cached vectors that nothing uses.
         """

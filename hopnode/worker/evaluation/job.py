@@ -66,7 +66,7 @@ class EvaluationRequest(BaseModel):
         return Dataset(self.name, tuple(Question(one.id, one.question) for one in self.questions), gold)
 
     def differs_from(self, earlier: "EvaluationRequest") -> str | None:
-        """Why the two cannot be compared question by question; None when they can."""
+        """Why the two cannot be compared question by question. Returns None when they can."""
         before = {one.id: one for one in earlier.questions}
         shared = [(number, one) for number, one in enumerate(self.questions, start=1) if one.id in before]
         if not shared:

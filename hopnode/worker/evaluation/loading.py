@@ -16,7 +16,7 @@ KEY_SEPARATOR = "|"
 
 
 def load(path: Path, *, language: str | None = None, split: str | None = None) -> Dataset:
-    """The question set at `path`, whose form is told from its files.
+    """The question set at `path`. Its files tell which form it has.
 
     `language` keeps the lines whose field `lang` says so; `split` names the file in `qrels` of a BEIR folder.
     """

@@ -121,7 +121,7 @@ class Report(Figures):
     per_question: list[QuestionRecord] = []
 
     def write(self, path: Path) -> None:
-        """Writes the report; `InvalidRequest` when it cannot be written there."""
+        """Writes the report. Raises `InvalidRequest` when it cannot be written there."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")

@@ -147,8 +147,8 @@ class Trial:
     def ask_each(
         self, questions: Sequence[Question], asking: Asking, before: Callable[[int], None] = lambda _: None
     ) -> Iterator[tuple[Question, Retrieved]]:
-        """Asks one question after the other, and the first one once more before, unmeasured: what loads at the first search
-        is not what a search costs. `before` is called ahead of each with how many were asked, and ends it by raising.
+        """Asks one question after the other. The first one is asked twice, and the first time is not measured: what loads at
+        the first search is no cost of a search. `before` gets the number of those asked, ahead of each, and may raise to end.
         """
         for place, question in enumerate(questions):
             before(place)

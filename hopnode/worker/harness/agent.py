@@ -189,7 +189,7 @@ class SearchAgent:
         return outcome
 
     def _resolved(self, action: Action) -> Resolved | None:
-        """The action's final list against what was shown; None without a list, or when it names nothing known."""
+        """The action's final list against what was shown. Returns None without a list, or when it names nothing known."""
         if action.final is None:
             return None
         resolved = resolve(action.final, self.context, self.rules.final_documents)

@@ -105,8 +105,8 @@ class _Reader:
         self.unknown = 0
 
     def cleaned(self, text: str) -> str:
-        """What is taken out may bring together what then is a mark or a link, so this goes on until nothing is left to do;
-        a text that does not come to rest loses its brackets."""
+        """The text without foreign marks, images and links. To take one out may bring the parts of another together. So this
+        goes on until nothing changes. After MOST_PASSES a text that still changes loses its brackets."""
         for _ in range(MOST_PASSES):
             before = text
             text = _IMAGE.sub(lambda found: found[1] or "", text)

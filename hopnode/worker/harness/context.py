@@ -171,7 +171,7 @@ class Context:
             self._charge(turn, count_tokens(self._text(entry, entry.visible)))
 
     def seal(self) -> tuple[int, str]:
-        """Ends the present turn's results with the usage line, which stays as it is from now on; the count and the line."""
+        """Ends the results of this turn with the usage line, which never changes afterwards. Returns the count and the line."""
         turn = self._turns[-1]
         entry = turn.entries[-1]
         self._recount(turn, 0)

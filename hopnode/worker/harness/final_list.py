@@ -38,7 +38,7 @@ class Resolved:
 
 
 def parse_final(text: str) -> tuple[FinalEntry, ...] | None:
-    """The final list in `text`, in its order; None when there is none, empty when it says that nothing was found.
+    """The final list in `text`, in its order. Returns None when there is none, empty when it says that nothing was found.
 
     Two forms are read. One is `<Document id=ID><Justification>…</Justification></Document>`, also with quoted or braced
     ids and unclosed tags. The other is a JSON list, bare, fenced, or under one key. Its entries are ids, or objects with

@@ -54,8 +54,7 @@ class RunFigures:
 
 
 def measure(steps: Sequence[StepRecord], gold: GoldFacts | None = None) -> RunFigures:
-    """The figures of a trajectory: of its last attempt. The final list is that of the fusion where there were several
-    rollouts."""
+    """The figures of the last attempt in a trajectory. With several rollouts the final list is that of the fusion."""
     steps = last_attempt(steps)
     turns = sum(step.kind == "action" for step in steps)
     calls = sum(step.kind == "observation" for step in steps)

@@ -31,7 +31,7 @@ class SearchSpace(Protocol):
         ...
 
     def grep(self, pattern: str, *, limit: int) -> list[Chunk]:
-        """The first chunks that match; InvalidRequest for a bad pattern."""
+        """The first chunks that match. Raises InvalidRequest for a bad pattern."""
         ...
 
     def read(self, document_id: str) -> list[Chunk]:

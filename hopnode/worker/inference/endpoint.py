@@ -94,9 +94,9 @@ class Endpoint:
         read: Callable[[bytes, float], T],
         abort: Abort | None = None,
     ) -> T:
-        """What `read` makes of the answer (its bytes, and the seconds it took), after as many attempts as the retry
-        policy and the total deadline allow. `body` gets the number of the attempt, from 1, and the fields to leave out;
-        a ValueError of `read` means that the answer is none."""
+        """Asks as often as the retry policy and the total deadline allow, and returns what `read` makes of the answer. `read`
+        gets its bytes and the seconds it took; a ValueError of `read` means another attempt. `body` gets the number of
+        the attempt, from 1, and the fields to leave out."""
         abort = abort or Abort()
         deadline = time.monotonic() + self._total
         attempt = 1
@@ -181,7 +181,7 @@ class Endpoint:
         return row.error(message, reason=row.reason, **details)
 
     def _leave_out(self, param: str) -> bool:
-        """Remembers an optional field that the endpoint refuses; False when the field is needed or was left out before."""
+        """Remembers an optional field that the endpoint refuses. Returns False when the field is needed or was left out before."""
         name = _field(param)
         if name not in self._optional or name in self._refused_fields:
             return False
@@ -201,7 +201,7 @@ def _tls(*, secure: bool) -> ssl.SSLContext:
 
 
 def _retry_after(header: str) -> float | None:
-    """Seconds asked for by a Retry-After header, as a number or as a date; None when there is none."""
+    """Seconds asked for by a Retry-After header, as a number or as a date. Returns None when there is none."""
     if not header:
         return None
     with suppress(ValueError):

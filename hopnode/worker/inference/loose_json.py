@@ -32,7 +32,7 @@ def loads(text: str) -> JsonValue:
 
 
 def first_balanced(text: str) -> str | None:
-    """The first object or list in `text` whose brackets close, as it is written there; None when none does."""
+    """The first object or list in `text` whose brackets close, as it is written there. Returns None when none does."""
     start = next((at for at, letter in enumerate(text) if letter in _CLOSERS), None)
     if start is None:
         return None

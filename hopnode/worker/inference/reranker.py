@@ -124,7 +124,7 @@ _BARE: TypeAdapter[list[_Scored]] = TypeAdapter(list[_Scored])
 
 
 def _read(content: bytes, count: int) -> list[float]:
-    """Scores in the order of the texts; ValueError when it is not one number for each."""
+    """Scores in the order of the texts. Raises ValueError when it is not one number for each."""
     try:
         if content.lstrip().startswith(b"["):
             entries = _BARE.validate_json(content)

@@ -215,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _client_leaves(self, seconds: float, stopping: threading.Event) -> bool:
-        """Waits; True when the client closed its side meanwhile or the server stops."""
+        """Waits. Returns True when the client closed its side meanwhile or the server stops."""
         waited = 0.0
         while waited < seconds and not stopping.is_set():
             readable, _, _ = select.select([self.connection], [], [], 0.02)

@@ -1,7 +1,7 @@
 """The Celery application that carries wake-ups through Redis, and how a worker process of each role is started.
 
-A message is a bare "look into the job table"; which job it is about is not known here, so losing or doubling one costs
-time only. The settings are the ones that came through the fault trials (reference: jobs, section 1.6).
+A message is a bare "look into the job table", and names no job. So losing or doubling one costs time only. The settings
+are those under which no job suffered when we killed workers, connections and Redis (`tests/e2e/losses/test_chaos.py`).
 """
 
 import os

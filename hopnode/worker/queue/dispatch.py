@@ -169,7 +169,7 @@ class CeleryDispatcher:
         self._drop_connection()
 
     def _wait_for_kicks(self) -> bool:
-        """Blocks until there is something to publish; False when the end has come and nothing is left."""
+        """Blocks until there is something to publish. Returns False when the end has come and nothing is left."""
         with self._wake:
             self._wake.wait_for(lambda: self._pending or self._wanted or self._stopping)
             return bool(self._pending) or not self._stopping

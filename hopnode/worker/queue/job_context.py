@@ -131,7 +131,7 @@ class Heartbeat:
                 next_beat = time.monotonic() + self._beat_seconds
 
     def _ask(self, *, write: bool) -> bool:
-        """One beat or look; False when there is nothing left to keep."""
+        """One beat or look. Returns False when there is nothing left to keep."""
         try:
             self._context.renew() if write else self._context.look()
         except (JobCancelled, LeaseLost) as error:

@@ -52,7 +52,7 @@ class QueueRunner(Generic[S]):
         self._lock = threading.Lock()
 
     def run_next(self, role: str) -> bool:
-        """Runs the next job of `role` to its end; False when there was none to run. Raises `StoreUnavailable`."""
+        """Runs the next job of `role` to its end. Returns False when there was none to run. Raises `StoreUnavailable`."""
         if self._interrupted:
             return False
         claimed_at = time.monotonic()

@@ -1,7 +1,7 @@
 """Keeps one child process alive: starts it again with a growing pause, hands stop signals on, ends with it.
 
-A Celery worker can end by itself when several connections to Redis break in a row (reference: jobs, section 1.4); no job
-is lost by that, but somebody has to start it again. What the child does is not known here.
+A Celery worker can end by itself when several connections to Redis break in a row. No job is lost by that, but somebody
+has to start the worker again. What the child does is not known here.
 """
 
 import atexit

@@ -66,8 +66,8 @@ class Bundle:
 
 @dataclass
 class Evidence:
-    """All that was found out about one question so far; `near` are the rows of what was `found` near it, `rows` keeps the
-    order of the lines of numbers."""
+    """All that was found out about one question so far. `found` is what the search brought, `near` has its rows. `rows` has the
+    rows of all candidates, in the order in which other methods give their lines of numbers."""
 
     question: WeighedQuestion
     insight: CorpusInsight

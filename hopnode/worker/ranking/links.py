@@ -51,7 +51,7 @@ class Phrasebook:
             self._sizes.setdefault(first, []).append(size)
 
     def standing(self, terms: tuple[str, ...]) -> Iterator[tuple[int, int, Phrase]]:
-        """Start, end and phrase of each at every place where it stands, the longest first where several begin."""
+        """Start, end and phrase for every place where a known phrase stands. Of several that begin there, the longest is first."""
         for start, term in enumerate(terms):
             for size in self._sizes.get(term, ()):
                 phrase = terms[start : start + size]

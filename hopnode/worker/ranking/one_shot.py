@@ -19,8 +19,8 @@ NEEDED = 0.5
 
 @dataclass(frozen=True)
 class Route:
-    """Which mode `auto` takes, and why, in a sentence. `shot` is what to return where one query is enough: everything that
-    is known by now, best first. Links were looked up to decide, so they may as well count, and bring what they lead to."""
+    """Which mode `auto` takes, and why, in a sentence. `shot` is what to return where one query is enough, best first. It has
+    also what links lead to, and links count in its order: they were looked up to decide."""
 
     mode: str
     why: str

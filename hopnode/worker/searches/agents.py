@@ -33,8 +33,8 @@ ProfileName: TypeAlias = Literal["generic", "context-1", "context-1-chat", "offl
 
 
 def profile_named(asked: str, chat: ChatModel | None, configured: str = "auto") -> ProfileName:
-    """The profile that a request means, where `configured` is the operator's choice for those that leave it open;
-    ConfigurationError when the node is not set up for it."""
+    """The profile that a request means, where `configured` is the operator's choice for those that leave it open.
+    Raises ConfigurationError when the node is not set up for it."""
     asked = configured if asked == "auto" else asked
     if asked == "auto":
         return "generic" if chat else "offline"

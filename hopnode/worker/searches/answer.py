@@ -137,7 +137,7 @@ class _Reply:
             yield UNCITED
 
     def answer(self) -> JsonValue:
-        """The answer as the result has it; None where there is none."""
+        """The answer as the result has it. Returns None where there is none."""
         if self._error is not None or EMPTY in self.degraded:
             return None
         return {

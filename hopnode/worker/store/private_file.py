@@ -10,13 +10,13 @@ from hopnode.worker.errors import ConfigurationError
 
 
 def read_private(path: Path) -> str | None:
-    """The first line, at most 200 characters; None without a file. Else as `read_private_lines`."""
+    """The first line, at most 200 characters. Returns None without a file. Else as `read_private_lines`."""
     lines = read_private_lines(path)
     return None if lines is None else "".join(lines[:1])[:200].strip()
 
 
 def read_private_lines(path: Path, *, close: bool = True) -> list[str] | None:
-    """All lines, of at most 100,000 characters in all; None without a file. With `close`, a file that others could read is
+    """All lines, of at most 100,000 characters in all. Returns None without a file. With `close`, a file that others could read is
     closed to them.
 
     Raises `ConfigurationError` when the file is there and cannot be read.

@@ -80,7 +80,7 @@ def _connected(runtime: SyncRuntime, source: Source) -> Generator[Connector]:
 
 @contextmanager
 def _closing_the_sync(runtime: SyncRuntime, context: JobContext, tally: Tally, sync_id: str) -> Generator[None]:
-    """Writes the end of a sync whose job will not be tried again; when it will, or is not ours any more, writes nothing."""
+    """Writes the end of a sync when its job fails for good. Writes nothing when the job will be tried again, or is not ours."""
     try:
         yield
     except (LeaseLost, JobInterrupted):

@@ -1,16 +1,16 @@
 """Everything that the client raises, as one tree, each error with what is wrong and how to mend it.
 
     HopnodeError
-    ├── Misuse                   the call itself cannot work; nothing was sent
-    ├── NoAnswer                 no connection, or it broke, or the node was silent for too long
-    ├── UnexpectedAnswer         something answered that does not speak like a Hopnode node
-    ├── ProblemError             the node refused the request, and says why
+    ├── Misuse                   The call itself cannot work; nothing was sent.
+    ├── NoAnswer                 There is no connection, or it broke, or the node was silent for too long.
+    ├── UnexpectedAnswer         Something answered that does not speak like a Hopnode node.
+    ├── ProblemError             The node refused the request, and says why:
     │   ├── InvalidRequest  Unauthorized  Forbidden  NotFound  Conflict  IdempotencyMismatch
     │   └── TooLarge  DocumentRejected  SourceCheckFailed  Unavailable  NodeFailed
-    ├── JobFailed                a search, sync or evaluation ended without success
+    ├── JobFailed                A search, sync or evaluation ended without success.
     │   └── JobCancelled
-    ├── WaitTimedOut             it did not end within the time that the caller gave it
-    └── WebhookRejected          the body does not come from the node, or is too old
+    ├── WaitTimedOut             It did not end within the time that the caller gave it.
+    └── WebhookRejected          The body does not come from the node, or is too old.
 
 Knows the problem codes of docs/errors.md, and nothing of HTTP beyond a status.
 """

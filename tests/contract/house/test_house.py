@@ -183,8 +183,8 @@ def test_the_import_law_holds(copy_of_the_house: Path) -> None:
 
 @pytest.mark.slow
 def test_every_contract_catches_what_breaks_it(copy_of_the_house: Path) -> None:
-    """In one copy: each stack of floors looks up from its ground, each forbidden package is imported, one route knows
-    another, and a second connector stands on the floor of the first and knows it."""
+    """In one copy of the house each stack of floors looks up from its ground, and each forbidden package is imported. One
+    route knows another. A second connector stands on the floor of the first and knows it."""
     for contract in contracts():
         if contract["type"] == "layers" and len(contract["layers"]) > 1:
             plant(copy_of_the_house, layer(contract, -1), f"import {layer(contract, 0)}")

@@ -12,8 +12,6 @@ MOST_WORDS = 25
 """Words of a sentence; names in backticks and link targets are no words to read."""
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 MODULES = sorted((ROOT / "hopnode").rglob("*.py"))
-WRITTEN = {"docs/benchmarks.md"}
-"""Pages with lines that benches write."""
 
 
 def blocks_of(page: str) -> Iterator[str]:
@@ -60,9 +58,7 @@ def test_a_sentence_that_is_too_long_is_found() -> None:
     assert long_sentences(blocks_of("```\n" + long + "\n```\n" + "`a b c` " * 30 + " [link](" + "w" * 9 + ")")) == []
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if str(page.relative_to(ROOT)) not in WRITTEN], ids=lambda p: p.name
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_sentences_of_a_page_are_read_once(page: Path) -> None:
     assert long_sentences(blocks_of(page.read_text(encoding="utf-8"))) == []
 

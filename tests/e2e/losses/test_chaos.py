@@ -1,6 +1,6 @@
 """The queue under fire: workers, pool children, supervisors, connections and Redis die at random; no job may suffer.
 
-Every test works through at least 40 jobs of one to two seconds while things are killed, then audits the job table, the
+Every test works through at least 40 jobs of one to two seconds while things are killed. Then it audits the job table, the
 deliveries, the logs of the workers and the run log that the jobs themselves wrote.
 """
 

@@ -1,6 +1,6 @@
 """Weights written by hand: a model of the gpt-oss architecture that knows three replies by heart, and says the right one.
 
-Asked by a prompt that tells of `multi_tool_use` it makes two calls side by side, asked by another it makes one, and once a call
+Asked by a prompt that tells of `multi_tool_use` it makes two calls side by side, asked by another it makes one. Once a call
 stands in the conversation it concludes. So a real server carries whole searches from the first call to the final list.
 
 How: what follows is decided by the last two tokens. Layer 0 attends to the token before (its queries and keys depend on the

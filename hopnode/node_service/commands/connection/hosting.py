@@ -64,7 +64,7 @@ class HostedNode:
         return node
 
     def wait_until_listening(self) -> None:
-        """Blocks until the server accepts connections; CommandError when it does not come up."""
+        """Blocks until the server accepts connections. Raises CommandError when it does not come up."""
         deadline = time.monotonic() + START_SECONDS
         while not self._server.started:
             if not self.alive or time.monotonic() > deadline:

@@ -41,7 +41,7 @@ def remove(settings: WorkerSettings) -> None:
 
 
 def read(settings: WorkerSettings) -> NodeFile | None:
-    """What was announced, alive or not; None where nothing readable is."""
+    """What was announced, alive or not. Returns None where nothing readable is."""
     try:
         fields = json.loads(node_path(settings).read_text())
         return NodeFile(str(fields["url"]), int(fields["pid"]))

@@ -86,7 +86,7 @@ def fill(client: "NodeClient") -> LoadedSample:
 
 
 def _stored(outcome: dict[str, Any]) -> tuple[str, str]:
-    """The id and the key of a stored document; CommandError when it could not be stored."""
+    """The id and the key of a stored document. Raises CommandError when it could not be stored."""
     if outcome["status"] == "failed":
         raise CommandError(
             f"The paragraph {outcome['key']} could not be stored: {outcome['message']}",

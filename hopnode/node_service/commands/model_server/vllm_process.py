@@ -180,8 +180,8 @@ class ModelServer:
         return self._process.poll() is None
 
     def wait_ready(self, seconds: float, told: Callable[[str], None], stopped: Callable[[float], bool]) -> bool:
-        """Until it serves: True; until `stopped(pause)` says so: False. `told` gets the last line of the log, again and again.
-        CommandError with the cause when it ends, or is not ready in time."""
+        """Waits until the server serves (True), or until `stopped(pause)` says so (False). `told` gets the last line of the log
+        again and again. Raises CommandError with the cause when the server ends, or is not ready in time."""
         ends = time.monotonic() + seconds
         while not self._serves():
             if not self.alive:

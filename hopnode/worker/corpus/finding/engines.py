@@ -34,9 +34,9 @@ class LexicalEngines:
         return found or Fts5Index(snapshot, row.number, row.chunks)
 
     def name(self, snapshot: Snapshot, row: CollectionRow) -> str:
-        """Which engine a search of this snapshot would be answered by now; asking changes nothing about that.
+        """The engine that would answer a search of this snapshot now. Asking for its name changes nothing.
 
-        A small collection is answered by FTS5 as long as every search finds it changed.
+        FTS5 answers for a small collection as long as every search finds it changed.
         """
         if row.chunks <= SMALL_COLLECTION:
             return RANK_BM25 if self._small.answers(row.number, row.index_version) else FTS5

@@ -31,7 +31,7 @@ COMBINERS = ("and", "or", "not")
 
 
 def compile_filter(filter: Mapping[str, JsonValue]) -> Predicate:
-    """A predicate that holds when every field of the filter holds; `InvalidRequest` where the filter cannot work.
+    """A predicate that holds when every field of the filter holds. Raises `InvalidRequest` where the filter cannot work.
 
     `{"team": "blue"}` is equality, `{"team": {"in": ["blue", "red"]}}` one of several, and `ne` is not equal. `gt`,
     `gte`, `lt`, `lte` compare numbers with numbers and text with text. `contains`, `starts_with` and `ends_with` look

@@ -48,7 +48,7 @@ class Scopes:
         self._known: OrderedDict[tuple[int, int, str], frozenset[int]] = OrderedDict()
 
     def get(self, snapshot: Snapshot, row: CollectionRow, filter: Mapping[str, JsonValue] | None) -> Scope:
-        """The rows of the collection whose document passes the filter; None when there is no filter."""
+        """The rows of the collection whose document passes the filter. Returns None when there is no filter."""
         if not filter:
             return None
         key = (row.number, row.index_version, json.dumps(dict(filter), sort_keys=True))
@@ -85,7 +85,7 @@ class Retrieval:
         return list(islice(self._wanted(index.ranked(analyze(query, query=True))), limit))
 
     def dense(self, vector: NDArray[np.float32], limit: int, vectors: Vectors) -> list[int]:
-        """The rows whose vectors are nearest to the query's; `VectorsUnavailable` when Chroma cannot tell.
+        """The rows whose vectors are nearest to the query's. Raises `VectorsUnavailable` when Chroma cannot tell.
 
         Chroma is asked for more than is wanted, and for more again, until enough of what it names exists and is
         allowed. A small scope, or one that Chroma does not get to the bottom of, is scanned exactly.

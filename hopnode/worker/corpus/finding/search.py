@@ -137,7 +137,7 @@ class Search:
             self._query_vectors[embedder_id] = self.query_vector(embedder_id, query)
 
     def query_vector(self, embedder_id: str, query: str) -> NDArray[np.float32] | None:
-        """The vector of a query; None when the embedder cannot be reached."""
+        """The vector of a query. Returns None when the embedder cannot be reached."""
         try:
             return self._memory.query_vectors.get(self._embedders.get(embedder_id), query)
         except ModelUnavailable as error:

@@ -131,7 +131,7 @@ class ParserPool:
         self._start_over()
 
     def parse_safely(self, raw: bytes, *, media_type: str | None, filename: str | None) -> ParsedDocument:
-        """As `parse`, and `DocumentRejected` with `timeout` or `out-of-memory` where a limit ended it."""
+        """As `parse`, within limits: raises `DocumentRejected` also with `timeout` or `out-of-memory`."""
         if len(raw) <= _IN_PROCESS_BYTES and not is_risky(detect(raw, media_type, filename)):
             return parse(raw, media_type=media_type, filename=filename, max_characters=self._max_characters)
         if os.getpid() != self._owner:

@@ -50,7 +50,7 @@ def send(stream: IO[bytes], header: Request | Reply, body: bytes = b"") -> None:
 
 
 def receive(stream: IO[bytes], most_body_bytes: int) -> tuple[bytes, bytes] | None:
-    """Reads one frame (header, body), or None when the other side ended; `ValueError` for a frame that is too long."""
+    """Reads one frame (header, body), or None when the other side ended. Raises `ValueError` for a frame that is too long."""
     lengths = stream.read(_LENGTHS.size)
     if len(lengths) < _LENGTHS.size:
         return None

@@ -73,7 +73,7 @@ def remove_from_index(connection: Connection, number: int, row: int, text: str) 
 
 
 def extend_grep(connection: Connection, number: int, after: int, limit: int) -> int:
-    """Adds the next chunks behind row `after` to the pre-filter of grep; the last row added, or `after` at the end."""
+    """Adds the next chunks behind row `after` to the pre-filter of grep. Returns the last row added, `after` if there is none."""
     statement = "SELECT row, text FROM chunk WHERE collection = ? AND row > ? ORDER BY row LIMIT ?"
     found = [(row[0], row[1]) for row in connection.execute(statement, (number, after, limit))]
     connection.executemany(f"INSERT INTO grep_{number} (rowid, text) VALUES (?, ?)", found)
@@ -187,8 +187,8 @@ class SmallIndexes:
     def get(self, connection: Connection, number: int, version: int) -> RankBm25Index | None:
         """The index of collection `number` at `version`, which must be the version of the connection's snapshot.
 
-        None the first time that a version is asked for: while documents arrive every search sees another version, and
-        FTS5 answers the same without building anything. None also while another thread builds.
+        None the first time that somebody asks for a version, and while another thread builds. While documents arrive every
+        search sees another version; FTS5 then gives the same answers without building anything.
         """
         if not self._lock.acquire(blocking=False):
             return None

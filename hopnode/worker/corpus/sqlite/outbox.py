@@ -60,7 +60,7 @@ def lagging_collections(connection: Connection) -> list[int]:
 
 
 def take_lease(connection: Connection, number: int, token: str, seconds: float) -> bool:
-    """Takes or renews the right to change the collection's vector index; False while another one holds it.
+    """Takes or renews the right to change the collection's vector index. Returns False while another one holds it.
 
     A holder on this machine that has died holds nothing.
     """
@@ -95,7 +95,7 @@ def drop_lease(connection: Connection, number: int, token: str) -> None:
 
 
 def mark_applied(connection: Connection, number: int, token: str, seq: int, removed: int) -> bool:
-    """Notes that the vector index knows everything up to `seq`, for which it removed some; False when the lease was lost.
+    """Notes that the vector index knows everything up to `seq`, for which it removed some. Returns False when the lease was lost.
 
     What a vector index removes stays in its graph and its files until the index is built again.
     """

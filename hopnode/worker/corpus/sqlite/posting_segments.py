@@ -61,7 +61,7 @@ def drop_segments(connection: Connection, number: int) -> None:
 
 
 def _extend(store: TextStore, number: int, least: int) -> bool:
-    """Makes a segment of the next chunks of the tail; False when there are too few of them, or others did the same."""
+    """Makes a segment of the next chunks of the tail. Returns False when there are too few of them, or others did the same."""
     with store.read() as connection:
         statement = "SELECT posted_row FROM collection WHERE number = ? AND analyzer = ?"
         found = connection.execute(statement, (number, ANALYZER_VERSION)).fetchone()
@@ -85,7 +85,7 @@ def _extend(store: TextStore, number: int, least: int) -> bool:
 
 
 def _tidy(store: TextStore, number: int) -> bool:
-    """Writes segments again that should be one, or that hold too much that is gone; False when all is well."""
+    """Writes segments again that should be one, or that hold too much that is gone. Returns False when all is well."""
     with store.read() as connection:
         ids = _untidy(connection, number)
         if not ids:

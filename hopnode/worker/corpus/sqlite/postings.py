@@ -170,7 +170,7 @@ class PostingLists:
         self._tails: OrderedDict[int, Tail] = OrderedDict()
 
     def get(self, connection: Connection, collection: CollectionRow) -> PostingIndex | None:
-        """The index of a collection in the connection's snapshot; None while too little of it is in segments."""
+        """The index of a collection in the connection's snapshot. Returns None while too little of it is in segments."""
         if not collection.posted_row:
             return None
         tail = self._tails.get(collection.number)
@@ -189,7 +189,7 @@ class PostingLists:
         return known
 
     def _caught_up(self, connection: Connection, collection: CollectionRow) -> Tail | None:
-        """The tail of this snapshot; None when it is too long, when another one reads it, or this snapshot is older."""
+        """The tail of this snapshot. Returns None when it is too long, when another one reads it, or this snapshot is older."""
         if not self._lock.acquire(timeout=_TAIL_PATIENCE_SECONDS):
             return None
         try:

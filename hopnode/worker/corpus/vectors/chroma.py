@@ -53,7 +53,7 @@ class Vectors(Protocol):
         ...
 
     def count(self, name: str) -> int | None:
-        """How many vectors the index holds; None when it does not exist."""
+        """How many vectors the index holds. Returns None when it does not exist."""
         ...
 
     def drop(self, name: str) -> None:
@@ -104,7 +104,7 @@ class _Chroma:
         return self._on(name, ask)
 
     def count(self, name: str) -> int | None:
-        """How many vectors the index holds; None when it does not exist."""
+        """How many vectors the index holds. Returns None when it does not exist."""
         try:
             return self._on(name, lambda handle: handle.count())
         except _Missing:

@@ -37,7 +37,7 @@ def unused_folders(folder: Path) -> list[Path]:
 
 
 def _catalogue(folder: Path) -> dict[str, str] | None:
-    """The names of the indexes by the names of their folders; None when there is no catalogue or it cannot be read.
+    """The names of the indexes by the names of their folders. Returns None when there is no catalogue or it cannot be read.
 
     Opened for writing, since a transaction that a kill broke off must be rolled back before anything can be read.
     """

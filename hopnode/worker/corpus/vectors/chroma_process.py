@@ -1,6 +1,6 @@
 """A `chroma run` server as a supervised child on loopback: restarted when it dies, gone when its parent is gone.
 
-Knows processes and ports; what is stored there is `vectors.py`'s business.
+Knows processes and ports; what is stored there is the business of `chroma.py`.
 """
 
 import json
@@ -66,7 +66,7 @@ class ChromaProcess:
         return self._child.pid if self._child else None
 
     def start(self, timeout_seconds: float = 60) -> Self:
-        """Starts the server and returns when it answers; `VectorsUnavailable` when it does not in time."""
+        """Starts the server and returns when it answers. Raises `VectorsUnavailable` when it does not in time."""
         self._thread.start()
         ends_at = time.monotonic() + timeout_seconds
         while not self._answers():

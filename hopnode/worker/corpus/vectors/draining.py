@@ -41,7 +41,7 @@ class Drainer:
         self._mended_at: dict[int, float] = {}
 
     def drain(self, collection_id: str | None = None) -> int:
-        """Applies everything that is pending; how many changes. `VectorsUnavailable` when the index cannot be reached.
+        """Applies all pending changes and returns how many. Raises `VectorsUnavailable` when the index cannot be reached.
 
         A collection that another drainer works on is left to it.
         """
@@ -65,7 +65,7 @@ class Drainer:
                 pass
 
     def _extend_grep(self, number: int, batch: int) -> bool:
-        """Adds the next chunks; False when there are none."""
+        """Adds the next chunks. Returns False when there are none."""
         with self._store.write() as connection:
             current = _row(collection_rows(connection), number)
             return current is not None and extend_grep(connection, number, current.grep_row, batch) > current.grep_row

@@ -88,7 +88,7 @@ def _carried(call: ToolCall) -> list[ToolCall]:
 
 
 def _one(item: JsonValue, call_id: str) -> ToolCall | None:
-    """One carried call; None when it names no tool."""
+    """One carried call. Returns None when it names no tool."""
     if not isinstance(item, dict):
         return None
     name = item.get("tool_name", item.get("name"))

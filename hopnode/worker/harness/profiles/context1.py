@@ -1,4 +1,4 @@
-"""The profile of Chroma's Context-1 in its exact form: token ids in the harmony format, as the model was trained.
+"""The profile of Chroma's Context-1 in token ids: the harmony format, as in the training of the model.
 
 Knows the shape of the conversation only; what is in it is decided by the context and its rules. The portable form over a
 chat endpoint is `context1_chat.py`; both share CONTEXT_1_RULES.

@@ -166,7 +166,7 @@ class Embedders:
         self._lock = threading.Lock()
 
     def get(self, embedder_id: str) -> Embedder:
-        """The embedder of that id; `ConfigurationError` when this node cannot provide it."""
+        """The embedder of that id. Raises `ConfigurationError` when this node cannot provide it."""
         with self._lock:
             if embedder_id not in self._loaded:
                 if embedder_id not in self._makers:

@@ -1,7 +1,7 @@
 """The harmony format of gpt-oss models as token ids: renders messages, and takes completions apart. Knows no rules.
 
 Rendering is done by OpenAI's own library, message by message: a conversation is the concatenation of its messages, and
-text in a message can never become a structural token. Reading is `harmony_reply.py`, because the library's reader raises.
+text in a message can never become a structural token. Reading is `reply.py`, because the library's reader raises.
 """
 
 import os

@@ -1,7 +1,7 @@
 """How vLLM serves Chroma's Context-1: the launch line, and the GPU memory it takes. Starts nothing and asks nobody.
 
-The one source of the flags: `hopnode model launch`, `deploy/compose.gpu.yaml` and the tests read them here. Sources:
-the harness reference 4.2 (flags of the released code), gpt-oss-20b's own shape (memory).
+The one source of the flags: `hopnode model launch`, `deploy/compose.gpu.yaml` and the tests read them here. The flags are
+those of the code that Chroma released. The memory is worked out from the shape of gpt-oss-20b.
 """
 
 import json

@@ -39,7 +39,7 @@ def claim_next(
     workspace_limit: int,
     kinds: Collection[str] | None = None,
 ) -> Job | None:
-    """Takes the job of `role` whose turn it is, with a fresh fencing token and a lease; None when there is none.
+    """Takes the job of `role` whose turn it is, with a fresh fencing token and a lease. Returns None when there is none.
 
     Turn: first the workspaces with the fewest running jobs of this role, then the smaller `priority`, then age. A
     workspace never has more than `workspace_limit` running jobs of one role. A job whose lease has ended may be taken
@@ -109,7 +109,7 @@ _ADD_STEP = job_steps.insert()
 def finish(
     db: Database, job: Job, status: JobStatus, *, result: JsonValue = None, error: JsonObject | None = None
 ) -> bool:
-    """Ends the job, together with the delivery that its callback is owed; False when the job is not ours any more."""
+    """Ends the job, together with the delivery that its callback is owed. Returns False when the job is not ours any more."""
     with db.write() as connection:
         return bool(end_in(connection, _held(job), status, now=db.now(connection), result=result, error=error))
 

@@ -8,7 +8,7 @@ from hopnode.worker.store.tables import leases
 
 
 def try_lease(db: Database, name: str, token: str, seconds: float) -> bool:
-    """Takes, keeps or inherits the lease `name` for `seconds` from now; False while another token holds it."""
+    """Takes the lease `name` for `seconds` from now, or renews it for the same `token`. False while another token holds it."""
     insert = postgresql.insert if db.dialect == "postgresql" else sqlite.insert
     with db.write() as connection:
         now = db.now(connection)

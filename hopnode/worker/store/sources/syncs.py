@@ -106,12 +106,12 @@ def list_syncs(db: Database, workspace_id: str, source_id: str, *, limit: int = 
 
 
 def note_progress(db: Database, sync_id: str, counts: SyncCounts, resume: JsonValue) -> None:
-    """Keeps counts and resume token (None: the next attempt lists from the start); `NotFound` when the source is gone."""
+    """Keeps counts and resume token (None: the next attempt lists from the start). Raises `NotFound` when the source is gone."""
     _update(db, sync_id, counts=counts.to_json(), resume=resume)
 
 
 def end_sync(db: Database, sync_id: str, counts: SyncCounts, note: str | None) -> None:
-    """Closes the run with its last counts and a slug; `NotFound` when the source is gone."""
+    """Closes the run with its last counts and a slug. Raises `NotFound` when the source is gone."""
     _update(db, sync_id, counts=counts.to_json(), resume=None, note=note, ended=True)
 
 
