@@ -20,6 +20,7 @@ from hopnode.node_service.routes import (
     evaluations,
     health,
     mcp,
+    openai,
     search_steps,
     searches,
     sources,
@@ -42,6 +43,7 @@ ROUTERS = (
     workspaces.router,
     dify.router,
     mcp.router,
+    openai.router,
     health.router,
 )
 

@@ -25,6 +25,10 @@ _TAGS = [
     {"name": "documents", "description": "Texts by key."},
     {"name": "sources", "description": "Origins of documents, and their syncs."},
     {"name": "dify", "description": "Dify's External Knowledge API."},
+    {
+        "name": "openai",
+        "description": "OpenAI's chat completions: a collection is a model, its answers have citations.",
+    },
     {"name": "workspaces and keys", "description": "Tenants and who may do what."},
     {"name": "node", "description": "Is it up, is it ready, what does it do."},
 ]
@@ -75,8 +79,8 @@ def _complete_operation(operation: dict[str, Any], shared: dict[str, Any]) -> No
     An answer that is one problem and no other goes to `shared`, and the operation refers to it.
     """
     answers = operation["responses"]
-    if "RetrievalError" in str(answers):
-        return  # Dify's form, which has errors of its own
+    if "RetrievalError" in str(answers) or "OpenAIError" in str(answers):
+        return  # the form of another product, which has errors of its own
     foreign = "HTTPValidationError" in str(answers.get("422", ""))
     codes = [code for answer in answers.values() for code in _examples(answer)]
     if operation.get("security"):

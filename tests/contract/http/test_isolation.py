@@ -159,6 +159,14 @@ def test_no_other_route_shows_or_uses_a_thing_of_another_workspace(world: World,
         assert (asked.status_code, missing.status_code) == (404, 404)
         assert asked.text.replace(world.things["name"], "") == missing.text.replace(MISSING["name"], "")
         return
+    elif operation.name == "create_chat_completion":
+        asked, missing = (
+            world.stranger.http.post("/v1/chat/completions", json=operation.body | {"model": f"hopnode/{name}"})
+            for name in (world.things["name"], MISSING["name"])
+        )
+        assert (asked.status_code, missing.status_code) == (404, 404)
+        assert asked.text.replace(world.things["name"], "") == missing.text.replace(MISSING["name"], "")
+        return
     elif operation.name == "create_evaluation":
         asked = world.stranger.http.post("/v1/evaluations", json=evaluation(world.things["name"]))
         missing = world.stranger.http.post("/v1/evaluations", json=evaluation(MISSING["name"]))
