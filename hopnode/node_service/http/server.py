@@ -16,8 +16,8 @@ class NodeServer(uvicorn.Server):
     """A `uvicorn.Server`; `should_exit = True` or a signal ends it within a fraction of a second plus what is under way."""
 
     def __init__(self, app: FastAPI, **options: Any) -> None:
-        """`options` are those of `uvicorn.Config`."""
-        super().__init__(uvicorn.Config(app, **options))
+        """`options` are those of `uvicorn.Config`. An app that cannot open what it serves with ends the server."""
+        super().__init__(uvicorn.Config(app, lifespan="on", **options))
         self._node = cast(Node, app.state.node)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
