@@ -9,6 +9,7 @@ from hopnode.worker.evaluation.report import Report
 from page.auto import auto_section
 from page.harness import harness_section
 from page.held_out import held_out_section
+from page.load import load_section
 from page.pool import pool_section
 from page.text import between, compared, difference, name, percent, points, table
 
@@ -16,8 +17,8 @@ MODES = ("one_shot", "agent", "auto")
 HEAD = """# Benchmarks
 
 How well and how fast Hopnode searches without a language model, and what a search with one takes beside it. Measured by
-`bench/retrieval_quality.py`, `bench/search_latency.py`, `bench/ingest.py` and `bench/harness_overhead.py`; the first of them writes
-this page:
+`bench/retrieval_quality.py`, `bench/search_latency.py`, `bench/ingest.py`, `bench/harness_overhead.py` and `bench/load.py`; the
+first of them writes this page:
 
 ```
 python bench/retrieval_quality.py DATA --data-dir FOLDER --pooled 20000
@@ -61,6 +62,7 @@ def write_page(reports: Sequence[Report], others: Sequence[dict[str, Any]], mach
         *auto_section(runs.by_mode),
         *_speed(others),
         *harness_section(others, table),
+        *load_section(others, table),
         *_missing(runs),
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts)

@@ -93,6 +93,31 @@ def test_what_a_turn_takes_beside_its_model_is_measured_and_has_its_part_of_the_
     assert "| generic |" in page and "| context-1 |" in page and "HOPNODE_AGENT_SLOTS" in page
 
 
+@pytest.mark.parametrize("mode", ["embedded", "server"])
+def test_a_burst_of_searches_and_a_long_queue_are_measured_and_have_their_part_of_the_page(
+    tmp_path: Path, mode: str
+) -> None:
+    kept = tmp_path / "load.json"
+    tiny = ("--many", "8", "--few", "2", "--queued", "100", "--model-seconds", "0.05", "--json", kept)
+    told = bench("load", *tiny, *(["--server"] if mode == "server" else []))
+    assert "accepted in" in told and "all 2 ended after" in told
+    found = json.loads(kept.read_text())
+    burst = found["burst"]
+    assert burst["accept"]["p95"] >= burst["accept"]["p50"] > 0
+    assert 0 < burst["few_done_at"] <= 1 and 0 <= burst["many_done_before_few"] <= 1
+    assert burst["per_second"] > 0 and burst["memory_most"] >= burst["memory_idle"] > 0
+    assert [row["what"] for row in found["queue"]] == ["claim", "accept", "look"]
+    assert all(row["short"] > 0 and row["long"] > 0 for row in found["queue"])
+    sys.path.insert(0, str(ROOT / "bench"))
+    try:
+        from page.load import load_section
+        from page.text import table
+    finally:
+        sys.path.remove(str(ROOT / "bench"))
+    page = "\n".join(load_section([found, {"chunks": 1}], table))
+    assert f"## 10 searches in one second, {mode} mode" in page and "With 100 queued jobs in place of 10" in page
+
+
 def test_ingest_is_measured_beside_embedding_alone(tmp_path: Path) -> None:
     told = bench("ingest", "--documents", "40", "--json", tmp_path / "ingest.json")
     assert "again, unchanged" in told and "again, 1 % changed" in told

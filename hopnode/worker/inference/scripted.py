@@ -172,6 +172,7 @@ class ScriptedChatServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # as many connect at once as a node has slots, and more
     block_on_close = True
 
     def __init__(self, address: tuple[str, int], owner: ScriptedChatServer) -> None:

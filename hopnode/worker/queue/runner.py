@@ -80,7 +80,7 @@ class QueueRunner(Generic[S]):
 
     def more(self, role: str) -> bool:
         """Whether another job of `role` could be claimed now."""
-        return not self._interrupted and jobs.count_claimable(self._db, role, self._workspace_limit) > 0
+        return not self._interrupted and jobs.has_claimable(self._db, role, self._workspace_limit)
 
     def interrupt(self) -> None:
         """Stops for good: running jobs go back to the queue as soon as their handlers look, no other is claimed."""

@@ -140,7 +140,7 @@ jobs = sa.Table(
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("started_at", sa.Double),
     sa.Column("ended_at", sa.Double),
-    sa.Index("ix_jobs_claim", "role", "status", "next_at"),
+    sa.Index("ix_jobs_turn", "status", "role", "workspace_id", "priority", "created_at", "id", "kind"),
     sa.Index("ix_jobs_recent", "workspace_id", "kind", "created_at"),
 )
 

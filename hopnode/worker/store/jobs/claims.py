@@ -12,14 +12,14 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 from pydantic import JsonValue
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from hopnode.worker.errors import JobCancelled, LeaseLost
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.jobs.deliveries import add_delivery_in
 from hopnode.worker.store.jobs.record import Job, JobStatus, JsonObject, json_or_null, to_job
+from hopnode.worker.store.jobs.turns import QUEUED, RUNNING, claimable, next_in_turn
 from hopnode.worker.store.tables import job_steps, jobs
-
-QUEUED, RUNNING = str(JobStatus.QUEUED), str(JobStatus.RUNNING)
 
 
 @dataclass(frozen=True)
@@ -50,20 +50,29 @@ def claim_next(
             key = zlib.crc32(f"hopnode.claim.{role}".encode())
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
         now = db.now(connection)
-        claim = (
-            jobs.update()
-            .where(jobs.c.id == _next_in_turn(role, now, workspace_limit, kinds), _claimable(jobs, now))
-            .values(
-                status=RUNNING,
-                attempt=jobs.c.attempt + 1,
-                lease_token=uuid4().hex,
-                lease_until=now + lease_seconds,
-                started_at=sa.func.coalesce(jobs.c.started_at, now),
-            )
-            .returning(*jobs.c)
-        )
-        row = connection.execute(claim).mappings().one_or_none()
-        return to_job(row) if row else None
+        for _ in range(_TRIES):
+            job_id = next_in_turn(connection, role, now, workspace_limit, kinds)
+            if job_id is None:
+                return None
+            row = connection.execute(_claim(job_id, now, lease_seconds)).mappings().one_or_none()
+            if row is not None:
+                return to_job(row)
+        return None
+
+
+_TRIES = 5
+"""Between the look and the claim somebody may cancel the job, on PostgreSQL; then it is the turn of another."""
+
+
+def _claim(job_id: str, now: float, lease_seconds: float) -> ReturningUpdate[Any]:
+    claim = jobs.update().where(jobs.c.id == job_id, claimable(now))
+    return claim.values(
+        status=RUNNING,
+        attempt=jobs.c.attempt + 1,
+        lease_token=uuid4().hex,
+        lease_until=now + lease_seconds,
+        started_at=sa.func.coalesce(jobs.c.started_at, now),
+    ).returning(*jobs.c)
 
 
 def beat(db: Database, job: Job, lease_seconds: float) -> None:
@@ -152,11 +161,17 @@ def reap(db: Database) -> Reaped:
         return Reaped(requeued=len(requeued), failed=len(failed), job_ids=ids)
 
 
+def has_claimable(db: Database, role: str, workspace_limit: int) -> bool:
+    """Whether a claim now would get a job; as quick behind a long queue as behind a short one."""
+    with db.read() as connection:
+        return next_in_turn(connection, role, db.now(connection), workspace_limit) is not None
+
+
 def count_claimable(db: Database, role: str, workspace_limit: int | None = None) -> int:
     """How many jobs could be claimed now; with `workspace_limit`, no more of a workspace than its cap leaves room for."""
     with db.read() as connection:
         now = db.now(connection)
-        waiting = sa.func.sum(sa.case((_claimable(jobs, now), 1), else_=0))
+        waiting = sa.func.sum(sa.case((claimable(now), 1), else_=0))
         busy = sa.func.sum(sa.case((sa.and_(jobs.c.status == RUNNING, jobs.c.lease_until >= now), 1), else_=0))
         statement = (
             sa.select(waiting, busy)
@@ -174,7 +189,7 @@ def is_in_the_way(db: Database, job: Job, patience_seconds: float, workspace_lim
     for longer than `patience_seconds`. They could be claimed if `job` gave up its place."""
     with db.read() as connection:
         now = db.now(connection)
-        due = sa.and_(_claimable(jobs, now - patience_seconds), jobs.c.status == QUEUED, jobs.c.priority < job.priority)
+        due = sa.and_(claimable(now - patience_seconds), jobs.c.status == QUEUED, jobs.c.priority < job.priority)
         busy = sa.and_(jobs.c.status == RUNNING, jobs.c.id != job.id)
         statement = (
             sa.select(sa.func.count().filter(due), sa.func.count().filter(busy))
@@ -221,41 +236,6 @@ _TOO_LATE: JsonObject = {
     "code": "deadline-exceeded",
     "message": "The deadline of this job passed before a worker could finish it.",
 }
-
-
-def _claimable(table: Any, now: float) -> sa.ColumnElement[bool]:
-    """Queued and due, or running for a worker that fell silent; never past its deadline."""
-    due = sa.and_(table.c.status == QUEUED, table.c.next_at <= now)
-    silent = sa.and_(table.c.status == RUNNING, table.c.lease_until < now, table.c.attempt < table.c.max_attempts)
-    in_time = sa.or_(table.c.deadline_at.is_(None), table.c.deadline_at >= now)
-    return sa.and_(sa.or_(due, silent), in_time)
-
-
-def _next_in_turn(role: str, now: float, workspace_limit: int, kinds: Collection[str] | None) -> sa.ScalarSelect[Any]:
-    """The id of the job to claim. A silent job counts as running, so taking it over needs no further room."""
-    candidate = jobs.alias("candidate")
-    load = (
-        sa.select(jobs.c.workspace_id, sa.func.count().label("running"))
-        .where(jobs.c.role == role, jobs.c.status == RUNNING)
-        .group_by(jobs.c.workspace_id)
-        .correlate(None)
-        .subquery("load")
-    )
-    itself = sa.case((candidate.c.status == RUNNING, 1), else_=0)
-    others = sa.func.coalesce(load.c.running, 0) - itself
-    wanted = [candidate.c.role == role, _claimable(candidate, now), others < workspace_limit]
-    if kinds is not None:
-        wanted.append(candidate.c.kind.in_(kinds))
-    return (
-        sa.select(candidate.c.id)
-        .select_from(candidate.outerjoin(load, load.c.workspace_id == candidate.c.workspace_id))
-        .where(*wanted)
-        .order_by(others, candidate.c.priority, candidate.c.created_at, candidate.c.id)
-        .limit(1)
-        .correlate(None)
-        .with_for_update(of=candidate, skip_locked=True)  # SQLite has no row locks and leaves this out
-        .scalar_subquery()
-    )
 
 
 def _held(job: Job) -> sa.ColumnElement[bool]:
