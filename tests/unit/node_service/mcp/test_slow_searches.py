@@ -110,6 +110,7 @@ def test_a_node_that_stops_ends_the_wait_and_answers(tmp_path: Path, era: str) -
         assert not answer.is_error and "Call get_search" in text_of(answer)
 
 
+@pytest.mark.slow
 def test_an_agent_that_takes_its_time_is_waited_for_by_get_search(tmp_path: Path) -> None:
     def reply(request: ServerRequest) -> Completion:
         if request.number == 1:
