@@ -10,6 +10,7 @@ Address: TypeAlias = IPv4Address | IPv6Address
 
 HOSTS_SETTING = "HOPNODE_EGRESS_ALLOW_HOSTS"
 CIDRS_SETTING = "HOPNODE_EGRESS_ALLOW_CIDRS"
+WEBHOOK_SETTINGS = ("HOPNODE_WEBHOOK_ALLOW_HOSTS", "HOPNODE_WEBHOOK_ALLOW_CIDRS")
 
 # IANA special-purpose registries, plus multicast and the ranges reserved for later use.
 _PRIVATE_V4 = tuple(
@@ -92,12 +93,19 @@ class EgressPolicy:
     """The operator's allow-lists, on top of "public addresses only".
 
     `allow_hosts` are exact `host:port` names, `allow_cidrs` networks. Link-local and cloud metadata addresses are refused
-    whatever the lists say. Raises ValueError with the name of the setting when an entry cannot be read.
+    whatever the lists say. `settings` are the names of the two settings, for messages. Raises ValueError with the name of the
+    setting when an entry cannot be read.
     """
 
-    def __init__(self, allow_hosts: Iterable[str] = (), allow_cidrs: Iterable[str] = ()) -> None:
-        self._hosts = frozenset(_host_and_port(entry) for entry in allow_hosts)
-        self._networks = tuple(_network(entry) for entry in allow_cidrs)
+    def __init__(
+        self,
+        allow_hosts: Iterable[str] = (),
+        allow_cidrs: Iterable[str] = (),
+        settings: tuple[str, str] = (HOSTS_SETTING, CIDRS_SETTING),
+    ) -> None:
+        self._hosts_setting, self._cidrs_setting = settings
+        self._hosts = frozenset(_host_and_port(entry, self._hosts_setting) for entry in allow_hosts)
+        self._networks = tuple(_network(entry, self._cidrs_setting) for entry in allow_cidrs)
 
     def admit(self, host: str, port: int, addresses: Sequence[str]) -> list[Address]:
         """Checks all addresses of a name and returns them in order; one bad address refuses the whole name.
@@ -116,7 +124,7 @@ class EgressPolicy:
             if not (trusted or _is_public(address) or self._in_allowed_network(address)):
                 raise EgressBlocked(
                     f"{host}:{port} is not on the public internet. If the node may connect to it, its operator adds "
-                    f"{host}:{port} to {HOSTS_SETTING}, or its network to {CIDRS_SETTING}.",
+                    f"{host}:{port} to {self._hosts_setting}, or its network to {self._cidrs_setting}.",
                     address=str(address),
                 )
         return parsed
@@ -129,15 +137,15 @@ def _plain(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
 
 
-def _host_and_port(entry: str) -> tuple[str, int]:
+def _host_and_port(entry: str, setting: str) -> tuple[str, int]:
     host, _, port = entry.strip().rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{HOSTS_SETTING}: {entry!r} is not of the form host:port")
+        raise ValueError(f"{setting}: {entry!r} is not of the form host:port")
     return _plain(host), int(port)
 
 
-def _network(entry: str) -> IPv4Network | IPv6Network:
+def _network(entry: str, setting: str) -> IPv4Network | IPv6Network:
     try:
         return ip_network(entry.strip())
     except ValueError as error:
-        raise ValueError(f"{CIDRS_SETTING}: {error}") from error
+        raise ValueError(f"{setting}: {error}") from error

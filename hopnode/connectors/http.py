@@ -20,7 +20,7 @@ from hopnode.connectors.bodies import decode_body
 from hopnode.connectors.egress import EgressPolicy
 from hopnode.connectors.errors import FetchTimeout, InvalidAddress, SourceUnreachable, TooManyRedirects
 
-__all__ = ["EgressPolicy", "GuardedTransport", "Reply", "get", "open_client", "resolve", "time_limit"]
+__all__ = ["EgressPolicy", "GuardedTransport", "Reply", "get", "open_client", "post", "resolve", "time_limit"]
 
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -292,13 +292,39 @@ def get(
 def _get_once(
     client: httpx.Client, url: str, max_bytes: int, headers: Mapping[str, str], wanted: Callable[[Reply], bool] | None
 ) -> Reply:
+    with _our_errors(url), client.stream("GET", url, headers=headers) as response:
+        head = Reply(str(response.url), response.status_code, response.headers)
+        if head.redirect or (wanted and not wanted(head)):
+            return head
+        body = decode_body(response.iter_raw(), response.headers.get("content-encoding", ""), max_bytes, url)
+        return Reply(head.url, head.status, head.headers, body)
+
+
+def post(
+    client: httpx.Client, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most_bytes: int
+) -> Reply:
+    """POST once, without following a redirect. Of the answer's body, as it came over the wire, `most_bytes` are read.
+
+    Raises EgressBlocked, InvalidAddress, FetchTimeout (after `seconds` in all) and SourceUnreachable.
+    """
+    given = {"accept-encoding": "identity", **headers}
+    with (
+        time_limit(seconds),
+        _our_errors(url),
+        client.stream("POST", url, content=body, headers=given, timeout=seconds) as response,
+    ):
+        start = bytearray()
+        for piece in response.iter_raw():
+            start += piece
+            if len(start) >= most_bytes:
+                break
+        return Reply(str(response.url), response.status_code, response.headers, bytes(start[:most_bytes]))
+
+
+@contextmanager
+def _our_errors(url: str) -> Generator[None]:
     try:
-        with client.stream("GET", url, headers=headers) as response:
-            head = Reply(str(response.url), response.status_code, response.headers)
-            if head.redirect or (wanted and not wanted(head)):
-                return head
-            body = decode_body(response.iter_raw(), response.headers.get("content-encoding", ""), max_bytes, url)
-            return Reply(head.url, head.status, head.headers, body)
+        yield
     except httpx.InvalidURL as error:
         raise InvalidAddress(f"{url}: {error}") from error
     except httpx.TimeoutException as error:

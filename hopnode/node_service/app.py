@@ -15,6 +15,7 @@ from hopnode.node_service.mcp.server import serving
 from hopnode.node_service.reference.openapi_document import describe
 from hopnode.node_service.routes import (
     collections,
+    deliveries,
     dify,
     documents,
     evaluations,
@@ -25,6 +26,7 @@ from hopnode.node_service.routes import (
     searches,
     sources,
     syncs,
+    webhooks,
     workspaces,
 )
 from hopnode.node_service.settings import ServiceSettings
@@ -33,6 +35,7 @@ from hopnode.worker.runtime import Runtime
 
 ROUTERS = (
     searches.router,
+    searches.keyless,
     search_steps.router,
     evaluations.router,
     collections.router,
@@ -40,6 +43,8 @@ ROUTERS = (
     documents.router,
     sources.router,
     syncs.router,
+    webhooks.router,
+    deliveries.router,
     workspaces.router,
     dify.router,
     mcp.router,

@@ -25,6 +25,7 @@ from hopnode.worker.store import collections
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.jobs import jobs as job_table
 from hopnode.worker.store.jobs.jobs import Idempotency, Job, JobStatus
+from hopnode.worker.store.secrets.vault import HiddenFields
 from hopnode.worker.store.sources import sources
 from hopnode.worker.store.sources.sources import Sync
 
@@ -43,6 +44,14 @@ class SearchOrder(SearchRequest):
     """A search as a caller orders it: what the worker reads of it, and what is kept for the caller alone."""
 
     metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+
+@dataclass(frozen=True)
+class Callback:
+    """Who is told when a job ends: what the job row keeps (`url`, `events`, `metadata`), and the headers, which are secret."""
+
+    told: Mapping[str, JsonValue]
+    hidden: HiddenFields
 
 
 @dataclass(frozen=True)
@@ -72,14 +81,21 @@ class JobDesk:
     stopping: threading.Event
     longest_wait_seconds: float
 
-    def start_search(self, workspace_id: str, order: SearchOrder, *, idempotency_key: str | None = None) -> Started:
-        """Queues a search, or finds the earlier one of this idempotency key.
+    def start_search(
+        self,
+        workspace_id: str,
+        order: SearchOrder,
+        *,
+        idempotency_key: str | None = None,
+        callback: Callback | None = None,
+    ) -> Started:
+        """Queues a search, or finds the earlier one of this idempotency key, whose callback stays what it was.
 
         Raises `NotFound` for a collection, `InvalidRequest` for a filter, `InvalidField` for an answer that nobody can
         write, and `IdempotencyMismatch` where the key belongs to another order.
         """
         self._check_search(workspace_id, order)
-        return self._start(workspace_id, "search", order, idempotency_key=idempotency_key)
+        return self._start(workspace_id, "search", order, idempotency_key=idempotency_key, callback=callback)
 
     def join_search(self, workspace_id: str, order: SearchOrder, *, ended_within_seconds: float = 0) -> Started:
         """The search of this workspace that answers the very same order and has not ended; else a new one.
@@ -122,6 +138,14 @@ class JobDesk:
         sync = sources.create_sync(self.db, workspace_id, source_id, confirm_deletes=confirm_deletes)
         self.dispatcher.kick("sync")
         return sync
+
+    def call_back(self, workspace_id: str, search_id: str, callback: Callback) -> Job:
+        """Has the end of a search told to `callback`; returns the search, which tells nobody if it has ended already.
+
+        Raises `NotFound`.
+        """
+        self.get(workspace_id, search_id, "search")
+        return job_table.call_back(self.db, workspace_id, search_id, callback.told, callback.hidden)
 
     def get(self, workspace_id: str, job_id: str, kind: JobKind) -> Job:
         """The job as it is now. One of another workspace or kind is `NotFound`, as if it did not exist."""
@@ -190,9 +214,17 @@ class JobDesk:
             raise InvalidField("compare_with", "other_questions", why)
 
     def _start(
-        self, workspace_id: str, kind: JobKind, order: BaseModel, *, priority: int = 0, idempotency_key: str | None
+        self,
+        workspace_id: str,
+        kind: JobKind,
+        order: BaseModel,
+        *,
+        priority: int = 0,
+        idempotency_key: str | None,
+        callback: Callback | None = None,
     ) -> Started:
         request = _request(order)
+        meant = request if callback is None else request | {"callback": dict(callback.told)}
         job, is_new = job_table.create_job(
             self.db,
             workspace_id=workspace_id,
@@ -200,7 +232,9 @@ class JobDesk:
             role="agent",
             request=request,
             priority=priority,
-            idempotency=Idempotency(idempotency_key, _sha256(request)) if idempotency_key else None,
+            callback=callback.told if callback else None,
+            hidden=callback.hidden if callback else None,
+            idempotency=Idempotency(idempotency_key, _sha256(meant)) if idempotency_key else None,
         )
         return self._kicked(Started(job, is_new))
 

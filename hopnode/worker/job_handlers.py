@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
+from hopnode.connectors.egress import WEBHOOK_SETTINGS, EgressPolicy
 from hopnode.worker.corpus.corpus import Corpora
 from hopnode.worker.errors import Conflict, NotFound
 from hopnode.worker.evaluation.job import run_evaluation_job
@@ -24,6 +25,7 @@ from hopnode.worker.settings import WorkerSettings
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.sources import sources
 from hopnode.worker.syncs.job import run_sync_job
+from hopnode.worker.webhooks.deliverer import Deliverer
 
 JobHandler: TypeAlias = Callable[[Runtime, JobContext], JsonValue]
 
@@ -46,12 +48,24 @@ def make_runner(runtime: Runtime) -> QueueRunner[Runtime]:
 
 @contextmanager
 def open_runner(settings: WorkerSettings) -> Generator[QueueRunner[Runtime]]:
-    """For a worker process of server mode: a runner over a runtime of its own."""
+    """For a worker process of server mode: a runner over a runtime of its own, which sends what is due beside its jobs."""
     runtime = open_runtime(settings, embedded=False)
     try:
-        yield make_runner(runtime)
+        deliverer = make_deliverer(runtime)
+        deliverer.start()
+        try:
+            yield make_runner(runtime)
+        finally:
+            deliverer.stop()
     finally:
         runtime.close()
+
+
+def make_deliverer(runtime: Runtime) -> Deliverer:
+    """What sends webhooks and callbacks; every process of a node has one."""
+    settings = runtime.settings
+    policy = EgressPolicy(settings.webhook_allow_hosts, settings.webhook_allow_cidrs, WEBHOOK_SETTINGS)
+    return Deliverer(runtime.db, runtime.vault, policy)
 
 
 def make_maintenance(runtime: Runtime, dispatcher: Dispatcher) -> MaintenanceThreads:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from hopnode.connectors.egress import EgressPolicy
+from hopnode.connectors.egress import WEBHOOK_SETTINGS, EgressPolicy
 
 CommaList = Annotated[list[str], NoDecode]
 
@@ -163,10 +163,18 @@ class WorkerSettings(BaseSettings):
 
     egress_allow_hosts: CommaList = Field(
         default_factory=list,
-        description="Comma-separated `host:port` names on private networks that sources and webhooks may reach.",
+        description="Comma-separated `host:port` names on private networks that sources may reach.",
     )
     egress_allow_cidrs: CommaList = Field(
-        default_factory=list, description="Comma-separated private networks that sources and webhooks may reach."
+        default_factory=list, description="Comma-separated private networks that sources may reach."
+    )
+    webhook_allow_hosts: CommaList = Field(
+        default_factory=list,
+        description="Comma-separated `host:port` names on private networks that webhooks and callbacks may be sent to, such as "
+        "`n8n:5678`.",
+    )
+    webhook_allow_cidrs: CommaList = Field(
+        default_factory=list, description="Comma-separated private networks that they may be sent to."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level that is logged."
@@ -176,7 +184,7 @@ class WorkerSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _split_lists(cls, values: dict[str, object]) -> dict[str, object]:
-        for name in ("egress_allow_hosts", "egress_allow_cidrs"):
+        for name in ("egress_allow_hosts", "egress_allow_cidrs", "webhook_allow_hosts", "webhook_allow_cidrs"):
             if isinstance(value := values.get(name), str):
                 values[name] = [part.strip() for part in value.split(",") if part.strip()]
         return values
@@ -192,6 +200,7 @@ class WorkerSettings(BaseSettings):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         EgressPolicy(self.egress_allow_hosts, self.egress_allow_cidrs)  # raises ValueError with the setting's name
+        EgressPolicy(self.webhook_allow_hosts, self.webhook_allow_cidrs, WEBHOOK_SETTINGS)
         if self.secret_key and self.secret_key_file:
             raise ValueError("HOPNODE_SECRET_KEY and HOPNODE_SECRET_KEY_FILE are both set: unset one of them")
         if self.embedder == "http" and not (self.embedder_url and self.embedder_model):

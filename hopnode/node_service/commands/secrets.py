@@ -39,7 +39,7 @@ def check(ctx: typer.Context) -> None:
 @app.command()
 def rotate(ctx: typer.Context) -> None:
     """Seal every stored secret under a new key, while the node runs; run again to go on with one that was broken off."""
-    from hopnode.worker.store.secrets.rotation import rotate as rotate_keys
+    from hopnode.worker.store.secret_rotation import rotate as rotate_keys
 
     with _opened(ctx.obj) as (db, vault):
         done = rotate_keys(db, vault)

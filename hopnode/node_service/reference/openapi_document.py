@@ -24,6 +24,7 @@ _TAGS = [
     {"name": "collections", "description": "Documents that are searched together."},
     {"name": "documents", "description": "Texts by key."},
     {"name": "sources", "description": "Origins of documents, and their syncs."},
+    {"name": "webhooks", "description": "Who is told when a job ends, and what became of every telling."},
     {"name": "dify", "description": "Dify's External Knowledge API."},
     {
         "name": "openai",

@@ -45,7 +45,10 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "parse_timeout_seconds",
         "parse_memory_bytes",
     ),
-    "Where the node may connect": ("egress_allow_hosts", "egress_allow_cidrs"),
+    "Where the node may connect": (
+        *("egress_allow_hosts", "egress_allow_cidrs"),
+        *("webhook_allow_hosts", "webhook_allow_cidrs"),
+    ),
     "Log": ("log_level", "log_format"),
 }
 """Every setting under the heading where people look for it; both files are written in this order."""

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from hopnode.node_service.http.dependencies import (
@@ -12,6 +12,7 @@ from hopnode.node_service.http.dependencies import (
     Cursor,
     Db,
     Limit,
+    Node,
     NodeRoute,
     OwnSearch,
     SearchReader,
@@ -26,18 +27,28 @@ from hopnode.node_service.http.job_requests import (
     until_final,
 )
 from hopnode.node_service.http.problems import refusals
-from hopnode.node_service.jobs import SearchOrder
+from hopnode.node_service.jobs import Callback, SearchOrder
 from hopnode.node_service.schemas.base import Page
-from hopnode.node_service.schemas.searches import SearchCreate, SearchRead, SearchSummary
+from hopnode.node_service.schemas.searches import (
+    SearchCreate,
+    SearchEnd,
+    SearchRead,
+    SearchStarted,
+    SearchSummary,
+)
+from hopnode.node_service.schemas.webhooks import CallbackCreate
+from hopnode.worker.errors import NotFound
 from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import Job
+from hopnode.worker.store.secrets.vault import HiddenFields
 
 router = APIRouter(route_class=NodeRoute, tags=["searches"])
+keyless = APIRouter(tags=["searches"])
 
 _HEADERS = accepted_headers("The search.")
 _ACCEPTED: dict[int | str, dict[str, Any]] = {
     201: {
-        "model": SearchRead,
+        "model": SearchStarted,
         "description": "Done within the preferred wait.",
         "headers": {"Location": _HEADERS["Location"], "Preference-Applied": {"schema": {"type": "string"}}},
     },
@@ -48,7 +59,7 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
 @router.post(
     "/v1/searches",
     status_code=202,
-    response_model=SearchRead,
+    response_model=SearchStarted,
     summary="Start a search",
     response_description="Queued, or running already; `Location` is where to ask.",
     responses=_ACCEPTED | refusals("not-found", "idempotency-mismatch", "too-large"),
@@ -64,17 +75,22 @@ async def create_search(
     """Queues a search and answers at once with where to ask for it, or waits a little when `Prefer: wait=n` asks so."""
     order = SearchOrder.model_validate(body.job_request())
     started = await run_in_threadpool(
-        node.jobs.start_search, identity.workspace.id, order, idempotency_key=idempotency_key
+        node.jobs.start_search,
+        identity.workspace.id,
+        order,
+        idempotency_key=idempotency_key,
+        callback=_callback(node, body.callback) if body.callback else None,
     )
     job = started.job
     headers = {"Location": SearchRead.address(job)}
+    cancel_url = await run_in_threadpool(_cancel_url, node, job)
     if (seconds := preferred_wait(prefer)) is not None:
         seconds = min(seconds, node.settings.max_wait_seconds)
         job = await until_final(node, job.workspace_id, job.id, seconds, request)
         headers["Preference-Applied"] = f"wait={seconds:g}"
         if job.status.final:
-            return _answer(job, 201, headers)
-    return _answer(job, 202, headers)
+            return _answer(job, 201, headers, cancel_url)
+    return _answer(job, 202, headers, cancel_url)
 
 
 @router.get("/v1/searches", summary="List searches", responses=refusals("invalid-request"))
@@ -124,8 +140,54 @@ def cancel_search(identity: SearchWriter, job: OwnSearch, node: CurrentNode) -> 
     return SearchRead.of(node.jobs.cancel(identity.workspace.id, job.id, "search"))
 
 
-def _answer(job: Job, status: int, headers: dict[str, str]) -> Response:
-    body = SearchRead.of(job).model_dump_json()
+@keyless.post(
+    "/v1/searches/{search_id}/cancel/{token}",
+    summary="Cancel by cancel_url",
+    responses=refusals("not-found", "conflict"),
+)
+def cancel_by_url(
+    search_id: Annotated[str, Path(max_length=64, description="Id of the search.")],
+    token: Annotated[str, Path(max_length=128, description="As `cancel_url` has it.")],
+    node: CurrentNode,
+) -> SearchEnd:
+    """Ends a search that is queued or running. The URL itself is the permission, for this search and nothing else."""
+    allowed = node.runtime.vault.keyring.stamped(token, _cancelling(search_id))
+    if not allowed or (job := jobs.find_job(node.runtime.db, search_id)) is None:
+        raise NotFound("There is no search that this URL cancels.")
+    return SearchEnd.of(node.jobs.cancel(job.workspace_id, job.id, "search"))
+
+
+@router.post(
+    "/v1/searches/{search_id}/callback",
+    response_model=SearchRead,
+    summary="Be told when a search ends",
+    responses={202: {"model": SearchRead, "description": "It has not ended: the URL is called when it does."}}
+    | refusals("not-found", "too-large"),
+)
+def call_back(identity: SearchWriter, job: OwnSearch, body: CallbackCreate, node: CurrentNode) -> Response:
+    """The search with its result if it has ended. Else the URL is called when it does, in place of an earlier callback."""
+    job = node.jobs.call_back(identity.workspace.id, job.id, _callback(node, body))
+    return _answer(job, 200 if job.status.final else 202, {})
+
+
+def _callback(node: Node, body: CallbackCreate) -> Callback:
+    return Callback(body.model_dump(mode="json", exclude={"headers"}), HiddenFields(node.runtime.vault, body.headers))
+
+
+def _cancel_url(node: Node, job: Job) -> str | None:
+    token = node.runtime.vault.capability(*_cancelling(job.id))
+    return None if token is None else f"{SearchRead.address(job)}/cancel/{token}"
+
+
+def _cancelling(search_id: str) -> tuple[str, str]:
+    return "cancel", search_id
+
+
+def _answer(job: Job, status: int, headers: dict[str, str], cancel_url: str | None = None) -> Response:
+    """The search; with the status of a start, also what only the one who started it is told."""
+    read = SearchRead.of(job)
+    started = status == 201 or "Location" in headers
+    body = (SearchStarted(**dict(read), cancel_url=cancel_url) if started else read).model_dump_json()
     if not job.status.final:
         headers = headers | {"Retry-After": str(RETRY_AFTER_SECONDS)}
     return Response(body, status, headers, "application/json")

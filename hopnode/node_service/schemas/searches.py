@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from hopnode.node_service.schemas.base import STORABLE, Incoming, JsonObject, Outgoing, Slug
 from hopnode.node_service.schemas.jobs import QUERY_CHARACTERS, ErrorRead, Profile, Status
 from hopnode.node_service.schemas.results import ResultRead
+from hopnode.node_service.schemas.webhooks import CallbackCreate
 from hopnode.worker.store.jobs.jobs import Job
 
 COLLECTIONS_MOST = 10
@@ -76,6 +77,8 @@ class SearchCreate(Incoming):
         default_factory=dict[str, JsonValue], description="Kept with the search and returned with it, for the caller."
     )
 
+    callback: CallbackCreate | None = Field(default=None, description="Who is told when it ends.")
+
     @model_validator(mode="after")
     def _one_way_to_name(self) -> "SearchCreate":
         if (self.collection is None) == (self.collections is None):
@@ -84,7 +87,7 @@ class SearchCreate(Incoming):
 
     def job_request(self) -> dict[str, JsonValue]:
         """What the job keeps: all fields, with the collections as a list of names."""
-        request: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"collection", "collections"})
+        request: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"collection", "collections", "callback"})
         request["collections"] = list[JsonValue](self.collection_names)
         return request
 
@@ -152,6 +155,14 @@ class SearchRead(SearchSummary):
     events_url: str
     trajectory_url: str
     result: ResultRead | None
+
+
+class SearchStarted(SearchRead):
+    """A search that was accepted, with what only the one who started it is told."""
+
+    cancel_url: str | None = Field(
+        description="A POST to it cancels the search and needs no key. Null when the node has lost its secret key."
+    )
 
 
 class SearchEnd(Outgoing):

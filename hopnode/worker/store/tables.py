@@ -83,6 +83,8 @@ sealed_secrets = sa.Table(
     _workspace(),
     # the owner once more, by kind, so that the database itself lets no secret outlive it
     sa.Column("source_id", _Id, sa.ForeignKey("sources.id", ondelete="CASCADE"), index=True),
+    sa.Column("webhook_id", _Id, sa.ForeignKey("webhooks.id", ondelete="CASCADE"), index=True),
+    sa.Column("job_id", _Id, sa.ForeignKey("jobs.id", ondelete="CASCADE"), index=True),
     sa.Column("sealed", sa.Text, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
 )
@@ -171,6 +173,36 @@ deliveries = sa.Table(
     sa.Column("last_status", sa.Integer),
     sa.Column("last_error", sa.Text),
     sa.Column("delivered_at", sa.Double),
+    sa.Column("webhook_id", _Id, sa.ForeignKey("webhooks.id", ondelete="CASCADE"), index=True),
+    sa.Column("round_start", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("lease_token", sa.String(64)),
+    sa.Column("lease_until", sa.Double),
+)
+
+delivery_attempts = sa.Table(
+    "delivery_attempts",
+    metadata,
+    sa.Column("delivery_id", _Id, sa.ForeignKey("deliveries.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("started_at", sa.Double, nullable=False),
+    sa.Column("seconds", sa.Double, nullable=False),
+    sa.Column("status", sa.Integer),
+    sa.Column("error", sa.Text),
+)
+
+webhooks = sa.Table(
+    "webhooks",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    _workspace(),
+    sa.Column("url", sa.String(2048), nullable=False),
+    sa.Column("url_sha256", sa.String(64), nullable=False),
+    sa.Column("events", sa.JSON, nullable=False),
+    sa.Column("disabled_reason", sa.String(64)),
+    sa.Column("failing_since", sa.Double),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("updated_at", sa.Double, nullable=False),
+    sa.UniqueConstraint("workspace_id", "url_sha256"),
 )
 
 idempotency_keys = sa.Table(

@@ -21,6 +21,15 @@ BATCH_CHARACTERS = 20_000_000
 """Less than half of what a node takes by default (HOPNODE_MAX_DOCUMENT_BYTES), since a character may weigh more than a byte."""
 
 
+class Callback(TypedDict, total=False):
+    """Who is called when a search ends; docs/webhooks.md explains it. Only `url` is needed."""
+
+    url: str
+    events: Sequence[str]
+    headers: Mapping[str, str]
+    metadata: Mapping[str, Any]
+
+
 class SearchOptions(TypedDict, total=False):
     """The fields of a search beyond query and collection; docs/http-api.md explains each."""
 
@@ -35,6 +44,7 @@ class SearchOptions(TypedDict, total=False):
     deadline_seconds: float
     answer: bool
     metadata: Mapping[str, Any]
+    callback: Callback
 
 
 class CollectionChanges(TypedDict, total=False):

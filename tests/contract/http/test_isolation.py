@@ -22,7 +22,7 @@ from hopnode.worker.store.sources import sources
 
 API: dict[str, Any] = json.loads((Path(__file__).parents[3] / "docs" / "openapi.json").read_text(encoding="utf-8"))
 MISSING = {"name": "nowhere", "key": "no/thing", "search_id": "0" * 24, "source_id": "1" * 24, "sync_id": "2" * 24}
-MISSING |= {"key_id": "00000000", "evaluation_id": "3" * 24}
+MISSING |= {"key_id": "00000000", "evaluation_id": "3" * 24, "delivery_id": "4" * 24}
 WORD = "osprey"
 """Stands in every name and text of the first workspace, and nowhere else."""
 
@@ -31,7 +31,12 @@ OWN_BY_NATURE = {
     "create_key": "makes a key of the caller's workspace",
     "create_workspace": "needs node:admin, which no key of a workspace made by another holds",
     "list_workspaces": "needs node:admin",
+    "make_callback_secret": "makes a secret of the caller's workspace",
+    "put_webhook": "makes or changes a webhook of the caller's workspace",
 }
+BY_ITS_URL = {"cancel_by_url"}
+"""Asks for no key: whoever has the URL may, and a test of its own says that no other URL will do."""
+HOOK = f"https://{WORD}.example/hook"
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ def _example(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 OPERATIONS = list(operations())
-OF_A_THING = [operation for operation in OPERATIONS if operation.parameters]
+OF_A_THING = [operation for operation in OPERATIONS if operation.parameters and operation.name not in BY_ITS_URL]
 OF_NOTHING = [operation for operation in OPERATIONS if not operation.parameters]
 
 
@@ -91,6 +96,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             node.db, owner.workspace.id, collection_id, kind="website", name=f"{WORD} site", config={"start_url": WORD}
         )
         sync = sources.create_sync(node.db, owner.workspace.id, source.id)
+        owner.http.put("/v1/webhooks", json={"url": HOOK})
         search = owner.search(f"Where is the {WORD}?", collection=name)
         job = node.claim(search["id"])
         jobs.add_step(node.db, job, "action", {"text": WORD})
@@ -106,6 +112,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             "sync_id": sync.id,
             "evaluation_id": evaluated(node, owner, name, key),
             "key_id": key_id,
+            "delivery_id": owner.http.get("/v1/deliveries").json()["items"][-1]["id"],
         }
         yield World(owner, stranger, things)
 
@@ -172,6 +179,12 @@ def test_no_other_route_shows_or_uses_a_thing_of_another_workspace(world: World,
         missing = world.stranger.http.post("/v1/evaluations", json=evaluation(MISSING["name"]))
         assert told(asked, world.things) == told(missing, MISSING)
         return
+    elif operation.name == "delete_webhook":
+        asked = operation.call(world.stranger.http, {}, url=HOOK)
+        missing = operation.call(world.stranger.http, {}, url="https://nowhere.example")
+        assert told(asked, world.things) == told(missing, MISSING)
+        assert world.owner.http.get("/v1/webhooks").json()["items"]
+        return
     else:
         assert operation.method == "GET", f"tell this test what {operation.name} does with things of others"
         answer = operation.call(world.stranger.http, {})
@@ -219,6 +232,17 @@ def test_an_evaluation_of_another_workspace_is_nothing_to_compare_with(world: Wo
     assert told(*answers[0]) == told(*answers[1])
     assert answers[0][0].status_code == 404
     world.stranger.http.delete(f"/v1/collections/{name}")
+
+
+def test_a_search_is_cancelled_by_its_own_url_and_no_other(world: World) -> None:
+    one, two = (world.owner.search(f"{WORD}?", collection=world.things["name"]) for _ in range(2))
+    token = one["cancel_url"].rpartition("/")[2]
+    for path in (f"{two['url']}/cancel/{token}", f"{one['url']}/cancel/{token[::-1]}"):
+        refused = world.stranger.http.post(path)
+        assert refused.status_code == 404
+        assert told(refused, {}) == told(world.stranger.http.post(f"/v1/searches/{'0' * 24}/cancel/{token}"), {})
+    assert world.stranger.http.post(one["cancel_url"]).json()["status"] == "cancelled"
+    assert world.owner.http.get(two["url"]).json()["status"] == "queued"
 
 
 def test_a_cursor_of_another_workspace_leads_to_nothing_of_it(world: World) -> None:

@@ -115,7 +115,7 @@ def _url(host: str, listener: socket.socket) -> str:
 
 def _start_working(runtime: "Runtime", mode: Mode, cleanup: ExitStack) -> "Dispatcher":
     """Job threads (embedded) or the publisher of kicks (server), and the duties beside them."""
-    from hopnode.worker.job_handlers import make_maintenance, make_runner
+    from hopnode.worker.job_handlers import make_deliverer, make_maintenance, make_runner
     from hopnode.worker.queue.dispatch import CeleryDispatcher, ThreadDispatcher
 
     settings = runtime.settings
@@ -130,6 +130,9 @@ def _start_working(runtime: "Runtime", mode: Mode, cleanup: ExitStack) -> "Dispa
     maintenance = make_maintenance(runtime, dispatcher)
     maintenance.start()
     cleanup.callback(maintenance.stop)
+    deliverer = make_deliverer(runtime)
+    deliverer.start()
+    cleanup.callback(deliverer.stop)
     return dispatcher
 
 

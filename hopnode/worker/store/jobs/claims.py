@@ -16,7 +16,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from hopnode.worker.errors import JobCancelled, LeaseLost
 from hopnode.worker.store.database import Database
-from hopnode.worker.store.jobs.deliveries import add_delivery_in
+from hopnode.worker.store.jobs.deliveries import add_deliveries_in
 from hopnode.worker.store.jobs.record import Job, JobStatus, JsonObject, json_or_null, to_job
 from hopnode.worker.store.jobs.turns import QUEUED, RUNNING, claimable, next_in_turn
 from hopnode.worker.store.tables import job_steps, jobs
@@ -208,7 +208,7 @@ def end_in(
     result: JsonValue = None,
     error: JsonObject | None = None,
 ) -> list[Job]:
-    """Ends every job that meets `condition`, each with the delivery it owes, and returns them."""
+    """Ends every job that meets `condition`, each with the deliveries it owes, and returns them."""
     end = (
         jobs.update()
         .where(condition)
@@ -224,7 +224,7 @@ def end_in(
     )
     ended = [to_job(row) for row in connection.execute(end).mappings().all()]
     for job in ended:
-        add_delivery_in(connection, job, f"{job.kind}.{status}", now=now)
+        add_deliveries_in(connection, job, now=now)
     return ended
 
 

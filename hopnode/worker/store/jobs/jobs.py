@@ -29,6 +29,7 @@ from hopnode.worker.store.jobs.claims import (
     release,
 )
 from hopnode.worker.store.jobs.record import Job, JobStatus, JsonObject, Step, json_or_null, to_job
+from hopnode.worker.store.secrets.vault import HiddenFields, Owner
 from hopnode.worker.store.tables import idempotency_keys, job_steps, jobs, workspaces
 
 __all__ = [
@@ -84,11 +85,13 @@ def create_job(
     max_attempts: int = 3,
     deadline_at: float | None = None,
     callback: JsonObject | None = None,
+    hidden: HiddenFields | None = None,
     idempotency: Idempotency | None = None,
 ) -> tuple[Job, bool]:
     """Queues a job and says whether it is new: the same idempotency key and body give the earlier job again.
 
-    `deadline_at` is in seconds since the epoch. Raises `IdempotencyMismatch` for a known key with another body.
+    `callback` is `{url, events, metadata}`, `hidden` are the headers that go with it. `deadline_at` is in seconds since the
+    epoch. Raises `IdempotencyMismatch` for a known key with another body.
     """
     with db.write() as connection:
         job = create_job_in(
@@ -104,6 +107,8 @@ def create_job(
             callback=callback,
         )
         if idempotency is None or _remember(connection, job, idempotency):
+            if hidden is not None:
+                hidden.write_in(connection, Owner(workspace_id, "job", job.id))
             return job, True
         connection.execute(jobs.delete().where(jobs.c.id == job.id))
         return _earlier(connection, workspace_id, idempotency), False
@@ -227,6 +232,28 @@ def cancel(db: Database, workspace_id: str, job_id: str) -> Job:
         if not cancelled:
             raise Conflict(f"The job {job_id} has ended already: {job.status}.", job_status=str(job.status))
         return job
+
+
+def call_back(db: Database, workspace_id: str, job_id: str, callback: JsonObject, hidden: HiddenFields) -> Job:
+    """Has the end of an open job told to `callback`, in place of an earlier one; returns the job.
+
+    A job that has ended is returned as it is, and tells nobody. Raises `NotFound`.
+    """
+    mine = sa.and_(jobs.c.id == job_id, jobs.c.workspace_id == workspace_id)
+    with db.write() as connection:
+        update = jobs.update().where(mine, jobs.c.status.in_(_OPEN)).values(callback=callback).returning(*jobs.c)
+        row = connection.execute(update).mappings().one_or_none()
+        if row is None:
+            return _get(connection, workspace_id, job_id)
+        hidden.write_in(connection, Owner(workspace_id, "job", job_id))
+        return to_job(row)
+
+
+def find_job(db: Database, job_id: str) -> Job | None:
+    """The job of any workspace: only for callers who proved otherwise that they may."""
+    with db.read() as connection:
+        row = connection.execute(sa.select(jobs).where(jobs.c.id == job_id)).mappings().one_or_none()
+    return None if row is None else to_job(row)
 
 
 def job_counts(db: Database) -> dict[tuple[str, JobStatus], int]:

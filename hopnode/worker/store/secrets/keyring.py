@@ -3,6 +3,7 @@
 import base64
 import binascii
 import hashlib
+import hmac
 import os
 import secrets
 from collections.abc import Sequence
@@ -110,6 +111,14 @@ class Keyring:
                 "open it here. Set the secret anew."
             ) from error
 
+    def stamp(self, words: Sequence[str]) -> str:
+        """A token of 43 characters that fits into a URL, which only this node can make for these words."""
+        return _stamp(self.newest(), words)
+
+    def stamped(self, token: str, words: Sequence[str]) -> bool:
+        """Whether one of the keys made this token for these words."""
+        return any(hmac.compare_digest(_stamp(key, words).encode(), token.encode()) for key in self.keys())
+
 
 def key_id_of(sealed: str) -> str:
     """The id of the key that sealed a value; raises SecretUnreadable for something that no keyring sealed."""
@@ -119,6 +128,12 @@ def key_id_of(sealed: str) -> str:
 def sealed_by(key: SecretKey) -> str:
     """How every value that this key sealed begins."""
     return f"{_FORMAT}:{key.id}:"
+
+
+def _stamp(key: SecretKey, words: Sequence[str]) -> str:
+    """HMAC-SHA256 under a key of its own, derived from the sealing key."""
+    own = hmac.digest(key.value, b"hopnode capability", "sha256")
+    return base64.urlsafe_b64encode(hmac.digest(own, _associated(key.id, words), "sha256")).decode().rstrip("=")
 
 
 def _parts(sealed: str) -> tuple[str, bytes]:

@@ -1,24 +1,30 @@
 """Secrets by owner and field, sealed in a table of their own; what a secret is good for is not known here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import sqlalchemy as sa
 
 from hopnode.worker.errors import ConfigurationError, SecretUnreadable
+from hopnode.worker.logs import get_logger
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.secrets.keyring import KEY_SETTING, Keyring, key_id_of, sealed_by
 from hopnode.worker.store.tables import sealed_secrets
 
-OwnerKind: TypeAlias = Literal["source"]
+OwnerKind: TypeAlias = Literal["source", "webhook", "job", "workspace"]
 
 _BATCH = 100
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose secrets: a source of a workspace. A sealed value opens for its own owner only."""
+    """Whose secrets: a source, a webhook or a job of a workspace, or the workspace itself.
+
+    A sealed value opens for its own owner only.
+    """
 
     workspace_id: str
     kind: OwnerKind
@@ -31,6 +37,18 @@ class VaultState:
 
     by_key: Mapping[str, int]
     unreadable: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class HiddenFields:
+    """Secrets by field, and the vault that they go to. `repr` shows none of them."""
+
+    vault: "Vault"
+    values: Mapping[str, str] = field(repr=False)
+
+    def write_in(self, connection: sa.Connection, owner: Owner) -> None:
+        """Makes them the secrets of the owner, in the transaction that writes the rest of it."""
+        self.vault.replace_in(connection, owner, self.values)
 
 
 class Vault:
@@ -55,12 +73,12 @@ class Vault:
                 "workspace_id": owner.workspace_id,
                 "owner_kind": owner.kind,
                 "owner_id": owner.id,
-                f"{owner.kind}_id": owner.id,
-                "field": field,
-                "sealed": self.keyring.seal(value, _about(owner, field)),
+                **_as_parent(owner),
+                "field": name,
+                "sealed": self.keyring.seal(value, _about(owner, name)),
                 "updated_at": now,
             }
-            for field, value in values.items()
+            for name, value in values.items()
         ]
         connection.execute(sealed_secrets.insert(), rows)
 
@@ -71,12 +89,27 @@ class Vault:
                 sa.select(sealed_secrets.c.field, sealed_secrets.c.sealed).where(_of(owner))
             ).all()
         opened: dict[str, str] = {}
-        for field, sealed in rows:
+        for name, sealed in rows:
             try:
-                opened[field] = self.keyring.unseal(sealed, _about(owner, field))
+                opened[name] = self.keyring.unseal(sealed, _about(owner, name))
             except SecretUnreadable as error:
-                raise SecretUnreadable(f"The secret {field} of the {owner.kind} {owner.id}: {error}") from error
+                raise SecretUnreadable(f"The secret {name} of the {owner.kind} {owner.id}: {error}") from error
         return opened
+
+    def has_in(self, connection: sa.Connection, owner: Owner) -> bool:
+        """Whether the owner has any secret, in the caller's transaction."""
+        return connection.execute(sa.select(sealed_secrets.c.field).where(_of(owner)).limit(1)).first() is not None
+
+    def capability(self, *about: str) -> str | None:
+        """A token that proves that this node allowed what the words say; None when the node's secret key is lost."""
+        try:
+            if not self.keyring.keys():
+                with self._db.write() as connection:
+                    self._have_key(connection)
+            return self.keyring.stamp(about)
+        except ConfigurationError as error:
+            _log.warning("no_capability", error=str(error))
+            return None
 
     def check(self) -> VaultState:
         """Opens every secret of the node, batch by batch, and keeps none."""
@@ -149,9 +182,14 @@ def _of(owner: Owner) -> sa.ColumnElement[bool]:
     )
 
 
+def _as_parent(owner: Owner) -> dict[str, str]:
+    """The column that makes the secret go with its owner."""
+    return {f"{owner.kind}_id": owner.id}
+
+
 def _owner(row: sa.RowMapping) -> Owner:
     return Owner(row["workspace_id"], row["owner_kind"], row["owner_id"])
 
 
-def _about(owner: Owner, field: str) -> tuple[str, str, str, str]:
-    return owner.workspace_id, owner.kind, owner.id, field
+def _about(owner: Owner, name: str) -> tuple[str, str, str, str]:
+    return owner.workspace_id, owner.kind, owner.id, name

@@ -13,8 +13,8 @@ from hopnode.connectors.errors import InvalidConfig
 from hopnode.worker.errors import SecretUnreadable
 from hopnode.worker.logs import get_logger
 from hopnode.worker.store.database import Database
-from hopnode.worker.store.secrets.vault import Owner, Vault
-from hopnode.worker.store.sources.sources import HiddenFields, Source, owner_of
+from hopnode.worker.store.secrets.vault import HiddenFields, Owner, Vault
+from hopnode.worker.store.sources.sources import Source, owner_of
 from hopnode.worker.store.tables import sources
 
 _log = get_logger(__name__)

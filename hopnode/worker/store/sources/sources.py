@@ -5,7 +5,7 @@ Knows no connector: the configuration is JSON that the connector of its kind has
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, TypedDict, Unpack
 
 import sqlalchemy as sa
@@ -16,7 +16,7 @@ from hopnode.worker.errors import Conflict, InvalidRequest, NotFound
 from hopnode.worker.store.checked_text import check_label
 from hopnode.worker.store.collections import collection_in
 from hopnode.worker.store.database import Database
-from hopnode.worker.store.secrets.vault import Owner, Vault
+from hopnode.worker.store.secrets.vault import HiddenFields, Owner
 from hopnode.worker.store.sources.items import Item, forget_items, get_items, missing_items, save_items
 from hopnode.worker.store.sources.syncs import (
     Sync,
@@ -33,7 +33,6 @@ from hopnode.worker.store.tables import sources, syncs
 from hopnode.worker.store.workspaces import workspace_in
 
 __all__ = [
-    "HiddenFields",
     "Item",
     "Source",
     "SourceChanges",
@@ -79,18 +78,6 @@ class Source:
     sync_every_seconds: int | None
     created_at: float
     updated_at: float
-
-
-@dataclass(frozen=True)
-class HiddenFields:
-    """The secrets of a configuration by field, and the vault that they go to. `repr` shows the names alone."""
-
-    vault: Vault
-    values: Mapping[str, str] = field(repr=False)
-
-    def write_in(self, connection: sa.Connection, owner: Owner) -> None:
-        """Makes them the secrets of the source, in the transaction that writes the rest of its configuration."""
-        self.vault.replace_in(connection, owner, self.values)
 
 
 class SourceChanges(TypedDict, total=False):

@@ -10,11 +10,11 @@ from hopnode.worker.errors import ConfigurationError, Conflict, SecretUnreadable
 from hopnode.worker.store.collections import create_collection, delete_collection
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.jobs.leases import try_lease
+from hopnode.worker.store.secret_rotation import rotate
 from hopnode.worker.store.secrets.keyring import Keyring
-from hopnode.worker.store.secrets.rotation import rotate
-from hopnode.worker.store.secrets.vault import Vault
+from hopnode.worker.store.secrets.vault import HiddenFields, Vault
 from hopnode.worker.store.sources import sources
-from hopnode.worker.store.sources.sources import HiddenFields, Source, owner_of
+from hopnode.worker.store.sources.sources import Source, owner_of
 from hopnode.worker.store.tables import sealed_secrets
 from hopnode.worker.store.workspaces import create_workspace
 
