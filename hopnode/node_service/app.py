@@ -15,7 +15,6 @@ from hopnode.node_service.mcp.server import serving
 from hopnode.node_service.reference.openapi_document import describe
 from hopnode.node_service.routes import (
     collections,
-    deliveries,
     dify,
     documents,
     evaluations,
@@ -44,7 +43,6 @@ ROUTERS = (
     sources.router,
     syncs.router,
     webhooks.router,
-    deliveries.router,
     workspaces.router,
     dify.router,
     mcp.router,

@@ -1,14 +1,30 @@
-"""Webhooks over HTTP: which URLs of a workspace are told of its events. Nothing is sent here."""
+"""Webhooks and deliveries over HTTP: who is told of events, and what became of every telling. Nothing is sent here."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
-from hopnode.node_service.http.dependencies import CurrentNode, Db, NodeRoute, WorkspaceAdmin
+from hopnode.node_service.http.dependencies import (
+    LIMIT_DEFAULT,
+    CurrentNode,
+    Cursor,
+    Db,
+    Limit,
+    NodeRoute,
+    WorkspaceAdmin,
+)
+from hopnode.node_service.http.paging import decode_cursor, encode_cursor
 from hopnode.node_service.http.problems import refusals
 from hopnode.node_service.schemas.base import Page
-from hopnode.node_service.schemas.webhooks import SecretRead, WebhookPut, WebhookRead, WebhookUrl
-from hopnode.worker.store.webhooks import subscriptions
+from hopnode.node_service.schemas.webhooks import (
+    DeliveryRead,
+    DeliveryStatus,
+    SecretRead,
+    WebhookPut,
+    WebhookRead,
+    WebhookUrl,
+)
+from hopnode.worker.store.webhooks import outbox, subscriptions
 from hopnode.worker.webhooks import signing
 
 router = APIRouter(route_class=NodeRoute, tags=["webhooks"])
@@ -60,3 +76,39 @@ def make_callback_secret(identity: WorkspaceAdmin, node: CurrentNode, db: Db) ->
     secret = signing.new_secret()
     subscriptions.rotate_callback_secret(db, node.runtime.vault, identity.workspace.id, secret)
     return SecretRead(secret=secret)
+
+
+@router.get("/v1/deliveries", summary="List deliveries", responses=refusals("invalid-request"))
+def list_deliveries(
+    identity: WorkspaceAdmin,
+    db: Db,
+    status: Annotated[DeliveryStatus | None, Query(description="Only these.")] = None,
+    limit: Limit = LIMIT_DEFAULT,
+    cursor: Cursor = None,
+) -> Page[DeliveryRead]:
+    """The deliveries of the workspace with every attempt, newest first."""
+    found = outbox.list_deliveries(
+        db, identity.workspace.id, status=status, limit=limit + 1, before=decode_cursor(cursor)
+    )
+    page = found[:limit]
+    attempts = outbox.attempts_of(db, [delivery.id for delivery in page])
+    return Page[DeliveryRead](
+        items=[DeliveryRead.of(delivery, attempts.get(delivery.id, [])) for delivery in page],
+        next_cursor=encode_cursor(outbox.position(page[-1])) if len(found) > limit else None,
+    )
+
+
+@router.post(
+    "/v1/deliveries/{delivery_id}/replay",
+    status_code=202,
+    summary="Replay a delivery",
+    responses=refusals("not-found", "conflict"),
+)
+def replay_delivery(
+    identity: WorkspaceAdmin,
+    db: Db,
+    delivery_id: Annotated[str, Path(max_length=64, description="Id of the delivery.")],
+) -> DeliveryRead:
+    """Sends a delivery again, with all its tries and under the same id; its receiver may know it already."""
+    delivery = outbox.replay(db, identity.workspace.id, delivery_id)
+    return DeliveryRead.of(delivery, outbox.attempts_of(db, [delivery.id]).get(delivery.id, []))

@@ -1,6 +1,7 @@
 """Sends what is due, a few deliveries side by side; any number of processes may do so, for each attempt is claimed first."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from hopnode.connectors.http import EgressPolicy, open_client
@@ -12,6 +13,7 @@ from hopnode.worker.webhooks.sending import TIMEOUT_SECONDS, Sender
 
 SLOTS = 8
 POLL_SECONDS = 0.5
+STOP_SECONDS = 3.0
 LEASE_SECONDS = 4 * TIMEOUT_SECONDS
 """Longer than an attempt can take, so that nobody else makes the same one; after a crash it is made again under its id."""
 
@@ -34,12 +36,15 @@ class Deliverer:
         """Starts the threads; what is due is sent at once."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Claims no more and waits for attempts under way, which end within their time limit."""
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """Claims no more, waits so long for attempts under way, and breaks off the rest: they are made again."""
         self._stopping.set()
-        self._thread.join(TIMEOUT_SECONDS)
-        self._pool.shutdown(wait=True)
+        until = time.monotonic() + seconds
+        self._thread.join(seconds)
+        for _ in range(SLOTS):
+            self._free.acquire(timeout=max(0.0, until - time.monotonic()))
         self._client.close()
+        self._pool.shutdown(wait=False)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
