@@ -50,13 +50,11 @@ class NodeError(HopnodeError):
 class InvalidRequest(NodeError):
     """The caller sent something that can never work."""
 
-    code, status = "invalid-request", 400
+    code, status = "invalid-request", 422
 
 
 class InvalidField(InvalidRequest):
     """One field of a well-formed request breaks a rule that only the node can judge; `reason` is a stable slug."""
-
-    status = 422
 
     def __init__(self, field: str, reason: str, message: str) -> None:
         super().__init__(message, field=field, reason=reason)

@@ -11,6 +11,8 @@ from typing import Annotated, Any, TypeVar, cast
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Path, Query, Request, Response, Security
 from fastapi.routing import APIRoute
+from pydantic import AwareDatetime, BeforeValidator
+from pydantic_core import PydanticCustomError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
@@ -179,6 +181,24 @@ DocumentKey = Annotated[
     ),
 ]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MOST, description="Most items on this page.")]
+
+
+def _true_or_false(value: object) -> object:
+    """The words of JSON and no others: whoever writes `?text=maybe` or `?text=1` learns what to write."""
+    if value not in ("true", "false", True, False) or (isinstance(value, int) and not isinstance(value, bool)):
+        raise PydanticCustomError("true_or_false", "Write `true` or `false`")
+    return value
+
+
+def _written_time(value: object) -> object:
+    """A bare number could be seconds or milliseconds."""
+    if isinstance(value, str) and value.lstrip("+-").replace(".", "", 1).isdigit():
+        raise PydanticCustomError("time_type", "Write a time as 2027-01-31T00:00:00Z")
+    return value
+
+
+ZonedTime = Annotated[AwareDatetime, BeforeValidator(_written_time)]
+TrueOrFalse = Annotated[bool, BeforeValidator(_true_or_false)]
 Cursor = Annotated[str | None, Query(max_length=4096, description="`next_cursor` of the page before.")]
 Wait = Annotated[
     float,

@@ -4,15 +4,28 @@ Knows no kind of job; `jobs` starts them and waits for them.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Header, Request
 
 from hopnode.node_service.http.dependencies import Node
-from hopnode.worker.store.jobs.jobs import Job
+from hopnode.node_service.http.paging import bad_cursor
+from hopnode.node_service.jobs import JobKind, Started
+from hopnode.worker.errors import InvalidRequest
+from hopnode.worker.store.database import Database
+from hopnode.worker.store.jobs import jobs
+from hopnode.worker.store.jobs.jobs import Job, JobFilter
 
 RETRY_AFTER_SECONDS = 1
+REPLAYED = "Idempotency-Replayed"
 _PREFERENCE = re.compile(r'\s*wait\s*=\s*"?(\d+(?:\.\d+)?)"?\s*', re.IGNORECASE)
+
+
+REPLAYED_HEADER: dict[str, Any] = {
+    "description": "`true`: the idempotency key was known, and this is the job that it made. Else there is no such header.",
+    "schema": {"type": "string", "enum": ["true"]},
+}
 
 
 def idempotency_header(made: str) -> Any:
@@ -27,7 +40,25 @@ def accepted_headers(where: str) -> dict[str, Any]:
     return {
         "Location": {"description": where, "schema": {"type": "string"}},
         "Retry-After": {"description": "Seconds until it makes sense to ask.", "schema": {"type": "integer"}},
+        REPLAYED: REPLAYED_HEADER,
     }
+
+
+def replay_headers(started: Started) -> dict[str, str]:
+    """The header that tells a caller with an idempotency key that the job was there before."""
+    return {} if started.is_new else {REPLAYED: "true"}
+
+
+def page_of_jobs(
+    db: Database, workspace_id: str, kind: JobKind, limit: int, cursor: str | None, wanted: JobFilter | None = None
+) -> tuple[Sequence[Job], str | None]:
+    """The newest jobs behind `cursor`, at most `limit`, and the cursor of the next page. Raises InvalidFields for a bad one."""
+    try:
+        found = jobs.list_jobs(db, workspace_id, kind=kind, limit=limit + 1, before=cursor, wanted=wanted)
+    except InvalidRequest as error:
+        raise bad_cursor() from error
+    shown = found[:limit]
+    return shown, jobs.page_cursor(shown[-1]) if len(found) > limit else None
 
 
 def preferred_wait(header: str | None) -> float | None:

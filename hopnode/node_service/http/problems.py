@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from hopnode.worker.errors import InvalidField, NodeError
+from hopnode.worker.errors import InvalidField, InvalidRequest, NodeError
 from hopnode.worker.logs import get_logger
 
 MEDIA_TYPE = "application/problem+json"
@@ -59,7 +59,7 @@ _WITHHELD: Mapping[str, str] = {
 }
 """What callers read instead of messages that name hosts, files or settings of the node."""
 
-_HTTP_CODES = {400: "invalid-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large"}
+_HTTP_CODES = {404: "not-found", 405: "method-not-allowed", 413: "too-large"}
 
 _log = get_logger(__name__)
 
@@ -198,6 +198,8 @@ async def _node_error(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, InvalidField):
         wrong = FieldError(**{"in": "body"}, field=error.field, message=str(error), code=error.reason)
         error = InvalidFields([wrong])
+    elif type(error) is InvalidRequest:
+        error = InvalidFields([FieldError(**{"in": "body"}, field="", message=str(error), code="invalid_value")])
     headers: dict[str, str] = {}
     if error.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Bearer realm="hopnode"'
@@ -225,6 +227,10 @@ async def _validation_error(request: Request, error: Exception) -> JSONResponse:
 
 
 def _http_error(request: Request, error: HTTPException, methods_of: Callable[[str], Iterable[str]]) -> JSONResponse:
+    if (
+        error.status_code == HTTPStatus.BAD_REQUEST
+    ):  # the framework could not read the body: cut off, not UTF-8, too deep
+        return _unreadable(request)
     headers = dict(error.headers or {})
     code = _HTTP_CODES.get(error.status_code, "invalid-request" if error.status_code < 500 else "internal-error")
     detail = f"{error.detail}"
@@ -234,6 +240,11 @@ def _http_error(request: Request, error: HTTPException, methods_of: Callable[[st
         detail = f"This route does not know {request.method}; the header Allow lists what it knows."
         headers["Allow"] = ", ".join(sorted(methods_of(request.scope["path"])))
     return problem_response(request_id_of(request), code, error.status_code, detail, headers=headers)
+
+
+def _unreadable(request: Request) -> JSONResponse:
+    wrong = FieldError(**{"in": "body"}, field="", message="This cannot be read as JSON in UTF-8", code="json_invalid")
+    return problem_response(request_id_of(request), "invalid-request", 422, _summary([wrong]), errors=[wrong])
 
 
 def request_id_of(request: Request) -> str:

@@ -21,6 +21,7 @@ from hopnode.node_service.http.dependencies import (
     NodeRoute,
     OwnCollection,
     OwnCorpus,
+    TrueOrFalse,
     UploadRoute,
 )
 from hopnode.node_service.http.paging import decode_cursor, encode_cursor
@@ -171,7 +172,7 @@ def get_document(
     collection: OwnCollection,
     key: DocumentKey,
     corpus: OwnCorpus,
-    text: Annotated[bool, Query(description="Whether to send the stored text too.")] = False,
+    text: Annotated[TrueOrFalse, Query(description="Whether to send the stored text too.")] = False,
 ) -> DocumentWithText:
     """The record of a document; with `?text=true` also the text that passages cite by character offsets."""
     document = DocumentRead.model_validate(corpus.document(collection, key))

@@ -21,6 +21,8 @@ from hopnode.node_service.http.job_requests import (
     RETRY_AFTER_SECONDS,
     accepted_headers,
     idempotency_header,
+    page_of_jobs,
+    replay_headers,
     until_final,
 )
 from hopnode.node_service.http.problems import refusals
@@ -28,7 +30,6 @@ from hopnode.node_service.schemas.base import Page
 from hopnode.node_service.schemas.evaluations import EvaluationCreate, EvaluationRead, EvaluationSummary
 from hopnode.worker.evaluation.job import EvaluationRequest, questions_asked
 from hopnode.worker.store.database import Database
-from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import Job
 
 router = APIRouter(route_class=NodeRoute, tags=["evaluations"])
@@ -51,7 +52,9 @@ def create_evaluation(
 ) -> EvaluationRead:
     """Queues the questions of an evaluation: they are searched one after the other, and the results held against the gold."""
     order = EvaluationRequest.model_validate(body.job_request())
-    job = node.jobs.start_evaluation(identity.workspace.id, order, idempotency_key=idempotency_key).job
+    started = node.jobs.start_evaluation(identity.workspace.id, order, idempotency_key=idempotency_key)
+    job = started.job
+    response.headers.update(replay_headers(started))
     response.headers["Location"] = EvaluationRead.address(job)
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return _read(node.runtime.db, job)
@@ -62,12 +65,11 @@ def list_evaluations(
     identity: SearchReader, db: Db, limit: Limit = LIMIT_DEFAULT, cursor: Cursor = None
 ) -> Page[EvaluationSummary]:
     """The evaluations of the workspace without their reports, newest first."""
-    found = jobs.list_jobs(db, identity.workspace.id, kind="evaluation", limit=limit + 1, before=cursor)
-    shown = found[:limit]
+    shown, next_cursor = page_of_jobs(db, identity.workspace.id, "evaluation", limit, cursor)
     asked = questions_asked(db, [job.id for job in shown])
     return Page[EvaluationSummary](
         items=[EvaluationSummary.of(job, asked.get(job.id, 0)) for job in shown],
-        next_cursor=jobs.page_cursor(shown[-1]) if len(found) > limit else None,
+        next_cursor=next_cursor,
     )
 
 

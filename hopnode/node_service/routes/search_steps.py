@@ -29,7 +29,12 @@ _STREAM: dict[int | str, dict[str, Any]] = {
         "trajectory. The last event is `end`, without an id, and its data are the search's id, status and last step.",
         "content": {
             "text/event-stream": {
-                "schema": {"type": "string"},
+                "schema": {
+                    "type": "object",
+                    "description": "One event, of which the stream has many.",
+                    "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
+                    "required": ["event", "data"],
+                },
                 "example": "id: 1\nevent: action\n"
                 'data: {"seq": 1, "attempt": 1, "kind": "action", "created_at": "…", "data": {}}\n\n'
                 'event: end\ndata: {"search_id": "9b2f…", "status": "succeeded", "last_step": 1}\n\n',

@@ -1,9 +1,10 @@
 """Searches over HTTP: ask, wait, list, look, cancel. A search is a job; who runs it is not known here."""
 
 import hashlib
+from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from hopnode.node_service.http.dependencies import (
@@ -18,12 +19,17 @@ from hopnode.node_service.http.dependencies import (
     SearchReader,
     SearchWriter,
     Wait,
+    ZonedTime,
 )
 from hopnode.node_service.http.job_requests import (
+    REPLAYED,
+    REPLAYED_HEADER,
     RETRY_AFTER_SECONDS,
     accepted_headers,
     idempotency_header,
+    page_of_jobs,
     preferred_wait,
+    replay_headers,
     until_final,
 )
 from hopnode.node_service.http.problems import refusals
@@ -39,18 +45,20 @@ from hopnode.node_service.schemas.searches import (
 from hopnode.node_service.schemas.webhooks import CallbackCreate
 from hopnode.worker.errors import NotFound
 from hopnode.worker.store.jobs import jobs
-from hopnode.worker.store.jobs.jobs import Job
+from hopnode.worker.store.jobs.jobs import Job, JobFilter, JobStatus
 from hopnode.worker.store.secrets.vault import HiddenFields
 
 router = APIRouter(route_class=NodeRoute, tags=["searches"])
 keyless = APIRouter(tags=["searches"])
 
+_SHOWN_TO_SECONDS = 1.2e-6  # a microsecond, and what a number of 64 bits cannot hold of it
 _HEADERS = accepted_headers("The search.")
 _ACCEPTED: dict[int | str, dict[str, Any]] = {
     201: {
         "model": SearchStarted,
         "description": "Done within the preferred wait.",
-        "headers": {"Location": _HEADERS["Location"], "Preference-Applied": {"schema": {"type": "string"}}},
+        "headers": {"Location": _HEADERS["Location"], "Preference-Applied": {"schema": {"type": "string"}}}
+        | {REPLAYED: REPLAYED_HEADER},
     },
     202: {"headers": _HEADERS},
 }
@@ -82,7 +90,7 @@ async def create_search(
         callback=_callback(node, body.callback) if body.callback else None,
     )
     job = started.job
-    headers = {"Location": SearchRead.address(job)}
+    headers = {"Location": SearchRead.address(job)} | replay_headers(started)
     cancel_url = await run_in_threadpool(_cancel_url, node, job)
     if (seconds := preferred_wait(prefer)) is not None:
         seconds = min(seconds, node.settings.max_wait_seconds)
@@ -95,15 +103,20 @@ async def create_search(
 
 @router.get("/v1/searches", summary="List searches", responses=refusals("invalid-request"))
 def list_searches(
-    identity: SearchReader, db: Db, limit: Limit = LIMIT_DEFAULT, cursor: Cursor = None
+    identity: SearchReader,
+    db: Db,
+    limit: Limit = LIMIT_DEFAULT,
+    cursor: Cursor = None,
+    status: Annotated[
+        list[JobStatus] | None, Query(max_length=5, description="Only of these; repeat it for several.")
+    ] = None,
+    created_from: Annotated[ZonedTime | None, Query(description="Only those of this moment and later.")] = None,
+    created_before: Annotated[ZonedTime | None, Query(description="Only those before this moment.")] = None,
 ) -> Page[SearchSummary]:
-    """The searches of the workspace without their results, newest first."""
-    found = jobs.list_jobs(db, identity.workspace.id, kind="search", limit=limit + 1, before=cursor)
-    more = len(found) > limit
-    return Page[SearchSummary](
-        items=[SearchSummary.of(job) for job in found[:limit]],
-        next_cursor=jobs.page_cursor(found[limit - 1]) if more else None,
-    )
+    """The searches of the workspace without their results, newest first; with the same filters on every page."""
+    wanted = JobFilter(tuple(status or ()), _seconds(created_from), _seconds(created_before))
+    shown, next_cursor = page_of_jobs(db, identity.workspace.id, "search", limit, cursor, wanted)
+    return Page[SearchSummary](items=[SearchSummary.of(job) for job in shown], next_cursor=next_cursor)
 
 
 @router.get(
@@ -168,6 +181,11 @@ def call_back(identity: SearchWriter, job: OwnSearch, body: CallbackCreate, node
     """The search with its result if it has ended. Else the URL is called when it does, in place of an earlier callback."""
     job = node.jobs.call_back(identity.workspace.id, job.id, _callback(node, body))
     return _answer(job, 200 if job.status.final else 202, {})
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    """Stored times are finer than the microseconds that answers show: half of one back, and what was shown finds itself."""
+    return moment.timestamp() - _SHOWN_TO_SECONDS / 2 if moment is not None else None
 
 
 def _callback(node: Node, body: CallbackCreate) -> Callback:

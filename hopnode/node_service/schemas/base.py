@@ -7,7 +7,17 @@ import math
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    Strict,
+    StringConstraints,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from hopnode.worker.store.workspaces import SCOPES
@@ -51,6 +61,13 @@ def _check_json(value: JsonValue, depth: int = 0) -> None:
             _check_json(inner, depth + 1)
 
 
+def _written_time(value: Any) -> Any:
+    """A number could be seconds or milliseconds."""
+    if value is not None and not isinstance(value, (str, datetime)):
+        raise PydanticCustomError("time_type", "Send a time as text, for example 2027-01-31T00:00:00Z")
+    return value
+
+
 STORABLE = AfterValidator(_storable)
 """Goes last in an annotation, so that length and pattern are judged, and described, as those of a string."""
 
@@ -63,7 +80,10 @@ Label = Annotated[
 Description = Annotated[str, StringConstraints(max_length=10_000), STORABLE]
 Url = Annotated[str, StringConstraints(max_length=2048), STORABLE]
 Title = Annotated[str, StringConstraints(max_length=1000), STORABLE]
-Weight = Annotated[float, Field(ge=0, le=1)]
+Whole = Annotated[int, Strict()]
+Number = Annotated[float, Strict()]
+Flag = Annotated[bool, Strict()]
+Weight = Annotated[Number, Field(ge=0, le=1)]
 
 
 class Incoming(BaseModel):
@@ -128,7 +148,9 @@ class KeyCreate(Incoming):
 
     name: Label
     scopes: list[str] = Field(min_length=1, description="Some of: " + ", ".join(f"`{scope}`" for scope in SCOPES) + ".")
-    expires_at: datetime | None = Field(default=None, description="With a time zone; null: never.")
+    expires_at: Annotated[datetime | None, BeforeValidator(_written_time)] = Field(
+        default=None, description="With a time zone; null: never."
+    )
 
     @field_validator("scopes")
     @classmethod

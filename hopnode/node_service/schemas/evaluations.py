@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, JsonValue, StringConstraints, Tag
 from pydantic_core import PydanticCustomError
 
-from hopnode.node_service.schemas.base import STORABLE, Incoming, Label, Outgoing, Slug
+from hopnode.node_service.schemas.base import STORABLE, Incoming, Label, Outgoing, Slug, Whole
 from hopnode.node_service.schemas.documents import KEY_CHARACTERS, KEY_PATTERN
 from hopnode.node_service.schemas.jobs import QUERY_CHARACTERS, ErrorRead, Profile, Status
 from hopnode.worker.evaluation.report import Report
@@ -20,7 +20,7 @@ GAIN_MOST = 100
 
 Mode = Literal["auto", "one_shot", "agent"]
 GoldKey = Annotated[str, StringConstraints(min_length=1, max_length=KEY_CHARACTERS, pattern=KEY_PATTERN), STORABLE]
-Gain = Annotated[int, Field(ge=1, le=GAIN_MOST)]
+Gain = Annotated[Whole, Field(ge=1, le=GAIN_MOST)]
 _Some = Field(min_length=1, max_length=GOLD_MOST)
 
 
@@ -90,8 +90,8 @@ class EvaluationCreate(Incoming):
     )
     mode: Mode = Field(default="auto", description="As of a search.")
     profile: Profile = Field(default="auto", description="As of a search.")
-    top_k: int = Field(default=20, ge=1, le=100, description="Most passages that each search returns.")
-    seed: int = Field(default=0, ge=0, le=4_294_967_295, description="Of the intervals, which are drawn.")
+    top_k: Whole = Field(default=20, ge=1, le=100, description="Most passages that each search returns.")
+    seed: Whole = Field(default=0, ge=0, le=4_294_967_295, description="Of the intervals, which are drawn.")
     compare_with: Annotated[str, StringConstraints(max_length=64), STORABLE] | None = Field(
         default=None,
         description="Id of an evaluation that succeeded, to be compared with question by question: of the same questions "

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from hopnode.node_service.schemas.base import STORABLE, Incoming, JsonObject, Outgoing, Slug
+from hopnode.node_service.schemas.base import STORABLE, Flag, Incoming, JsonObject, Number, Outgoing, Slug, Whole
 from hopnode.node_service.schemas.jobs import QUERY_CHARACTERS, ErrorRead, Profile, Status
 from hopnode.node_service.schemas.results import ResultRead
 from hopnode.node_service.schemas.webhooks import CallbackCreate
@@ -51,25 +51,25 @@ class SearchCreate(Incoming):
         "in token ids; `context-1-chat`: the same over its chat interface; `offline`: no language model; "
         "`auto`: the node's own choice (HOPNODE_PROFILE), else `generic` where there is an endpoint.",
     )
-    top_k: int = Field(default=10, ge=1, le=50, description="Most passages in the result.")
+    top_k: Whole = Field(default=10, ge=1, le=50, description="Most passages in the result.")
     filter: JsonObject | None = Field(
         default=None, description="Only documents whose metadata has these values.", examples=[{"team": "platform"}]
     )
-    min_score: float = Field(
+    min_score: Number = Field(
         default=0, ge=0, le=1, description="Leave out passages with a lower score; 0 keeps all that were found."
     )
-    neighbours: int = Field(
+    neighbours: Whole = Field(
         default=0, ge=0, le=3, description="Chunks before and behind each passage that come with it, for context."
     )
-    max_turns: int | None = Field(default=None, ge=1, le=100, description="Most turns of the agent.")
-    deadline_seconds: float | None = Field(
+    max_turns: Whole | None = Field(default=None, ge=1, le=100, description="Most turns of the agent.")
+    deadline_seconds: Number | None = Field(
         default=None,
         gt=0,
         le=3600,
         description="From when a worker takes it up; then it ends with what it holds. "
         "Null: HOPNODE_SEARCH_DEADLINE_SECONDS.",
     )
-    answer: bool = Field(
+    answer: Flag = Field(
         default=False,
         description="Have an answer with citations written from the passages, by the model that HOPNODE_ANSWER_MODEL names.",
     )

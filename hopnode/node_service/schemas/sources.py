@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from hopnode.node_service.schemas.base import Incoming, JsonObject, Label, Outgoing
+from hopnode.node_service.schemas.base import Incoming, JsonObject, Label, Outgoing, Whole
 from hopnode.worker.store.sources.sources import Source
 
 _SHORTEST_SYNC_INTERVAL_SECONDS = 60
@@ -23,7 +23,7 @@ class SourceCreate(Incoming):
     kind: Literal["website"]
     name: Label
     config: JsonObject = Field(description="For a `website`: the schema `WebsiteConfig`.")
-    sync_every_seconds: int | None = Field(
+    sync_every_seconds: Whole | None = Field(
         default=None, ge=_SHORTEST_SYNC_INTERVAL_SECONDS, le=31_536_000, description="Null: only when asked."
     )
 
@@ -36,7 +36,7 @@ class SourceChange(Incoming):
 
     name: Label = ""
     config: JsonObject = Field(default_factory=dict[str, JsonValue])
-    sync_every_seconds: int | None = Field(default=None, ge=_SHORTEST_SYNC_INTERVAL_SECONDS, le=31_536_000)
+    sync_every_seconds: Whole | None = Field(default=None, ge=_SHORTEST_SYNC_INTERVAL_SECONDS, le=31_536_000)
 
 
 class SourceRead(Outgoing):

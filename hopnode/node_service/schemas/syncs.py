@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import ConfigDict, Field
 
-from hopnode.node_service.schemas.base import Incoming, Outgoing
+from hopnode.node_service.schemas.base import Flag, Incoming, Outgoing
 from hopnode.node_service.schemas.jobs import ErrorRead, Status
 from hopnode.worker.store.jobs.jobs import Job
 from hopnode.worker.store.sources.sources import Sync
@@ -29,7 +29,7 @@ class SyncCreate(Incoming):
 
     model_config = ConfigDict(json_schema_extra={"example": {"confirm_deletes": False}})
 
-    confirm_deletes: bool = Field(
+    confirm_deletes: Flag = Field(
         default=False,
         description="Forget what the source no longer has, however much that is. A sync that would forget more than "
         "30 % and more than 20 items at once forgets nothing and ends with the note `needs-confirmation`.",

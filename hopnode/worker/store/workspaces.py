@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
-from hopnode.worker.errors import Conflict, InvalidRequest, NotFound, Unauthorized
+from hopnode.worker.errors import Conflict, InvalidField, InvalidRequest, NotFound, Unauthorized
 from hopnode.worker.logs import get_logger
 from hopnode.worker.store.checked_text import check_label, check_slug
 from hopnode.worker.store.database import Database
@@ -130,7 +130,7 @@ def create_key(
             with db.write() as connection:
                 now = db.now(connection)
                 if expires_at is not None and not now < expires_at < math.inf:
-                    raise InvalidRequest("The end of a key lies in the future, in seconds since the epoch.")
+                    raise InvalidField("expires_at", "not_in_future", "The end of a key lies in the future.")
                 workspace_in(connection, workspace_id)
                 return _insert_key(connection, workspace_id, token, name, granted, now, expires_at), token
         except IntegrityError:

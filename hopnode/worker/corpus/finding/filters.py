@@ -1,11 +1,12 @@
 """The metadata filter of a search: its grammar and its exact meaning, over one document's metadata at a time."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from hopnode.worker.errors import InvalidRequest
+from hopnode.worker.errors import InvalidField, InvalidRequest
 
 Predicate: TypeAlias = Callable[[Mapping[str, JsonValue]], bool]
 
@@ -31,7 +32,7 @@ COMBINERS = ("and", "or", "not")
 
 
 def compile_filter(filter: Mapping[str, JsonValue]) -> Predicate:
-    """A predicate that holds when every field of the filter holds. Raises `InvalidRequest` where the filter cannot work.
+    """A predicate that holds when every field of the filter holds. Raises `InvalidField` with the place of what cannot work.
 
     `{"team": "blue"}` is equality, `{"team": {"in": ["blue", "red"]}}` one of several, and `ne` is not equal. `gt`,
     `gte`, `lt`, `lte` compare numbers with numbers and text with text. `contains`, `starts_with` and `ends_with` look
@@ -42,13 +43,16 @@ def compile_filter(filter: Mapping[str, JsonValue]) -> Predicate:
     `{"or": [{…}, {…}]}`, `{"and": […]}` and `{"not": {…}}` combine filters; so these three names are no fields. A field
     that a document lacks fails every test except equality with null, `ne`, and `exists` and `empty` that say so.
     """
-    return _all_of(filter, _Budget())
+    budget = _Budget()
+    with budget.at():
+        return _all_of(filter, budget)
 
 
 class _Budget:
-    """How much of a filter is left to read."""
+    """How much of a filter is left to read, and where the reader stands."""
 
     def __init__(self) -> None:
+        self.place = ["filter"]
         self.tests = MOST_TESTS
         self.depth = MOST_DEPTH
 
@@ -57,12 +61,25 @@ class _Budget:
         if self.tests < 0:
             raise InvalidRequest(f"The filter tests more than {MOST_TESTS:,} fields.")
 
+    @contextmanager
+    def at(self, *names: str) -> Generator[None]:
+        """Within: an error is one of the field at this place. The innermost place is what the caller is told."""
+        self.place += names
+        try:
+            yield
+        except InvalidField:
+            raise
+        except InvalidRequest as error:
+            raise InvalidField(".".join(self.place), "bad_filter", str(error)) from error
+        finally:
+            del self.place[len(self.place) - len(names) :]
+
 
 def _all_of(filter: Mapping[str, JsonValue], budget: _Budget) -> Predicate:
-    tests = [
-        _combined(name, wanted, budget) if name in COMBINERS else _on_field(name, wanted, budget)
-        for name, wanted in filter.items()
-    ]
+    tests: list[Predicate] = []
+    for name, wanted in filter.items():
+        with budget.at(name):
+            tests.append((_combined if name in COMBINERS else _on_field)(name, wanted, budget))
     return lambda metadata: all(test(metadata) for test in tests)
 
 
@@ -76,7 +93,10 @@ def _combined(combiner: str, wanted: JsonValue, budget: _Budget) -> Predicate:
                 raise InvalidRequest('Filter: "not" needs a filter, for example {"not": {"team": "blue"}}.')
             inner = _all_of(wanted, budget)
             return lambda metadata: not inner(metadata)
-        parts = [_all_of(part, budget) for part in _filters(combiner, wanted)]
+        parts: list[Predicate] = []
+        for number, part in enumerate(_filters(combiner, wanted)):
+            with budget.at(str(number)):
+                parts.append(_all_of(part, budget))
         some = any if combiner == "or" else all
         return lambda metadata: some(part(metadata) for part in parts)
     finally:

@@ -4,6 +4,7 @@ A job that was created here is not lost whatever happens to brokers and workers;
 """
 
 import base64
+import math
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from hopnode.worker.store.tables import idempotency_keys, job_steps, jobs, works
 __all__ = [
     "Idempotency",
     "Job",
+    "JobFilter",
     "JobStatus",
     "Reaped",
     "Step",
@@ -72,6 +74,15 @@ class Idempotency:
 
     key: str
     body_sha256: str
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """Which jobs a list shows: of any of `statuses` (none named: all), created in a span of seconds since the epoch."""
+
+    statuses: tuple[JobStatus, ...] = ()
+    created_from: float | None = None
+    created_before: float | None = None
 
 
 def create_job(
@@ -181,12 +192,27 @@ def get_job(db: Database, workspace_id: str, job_id: str) -> Job:
         return _get(connection, workspace_id, job_id)
 
 
-def list_jobs(db: Database, workspace_id: str, *, kind: str, limit: int, before: str | None = None) -> list[Job]:
+def list_jobs(
+    db: Database,
+    workspace_id: str,
+    *,
+    kind: str,
+    limit: int,
+    before: str | None = None,
+    wanted: JobFilter | None = None,
+) -> list[Job]:
     """Newest first, at most `limit`; `before` is the `page_cursor` of the last job of the page before.
 
     Raises `InvalidRequest` for a cursor that did not come from here.
     """
+    wanted = wanted or JobFilter()
     statement = sa.select(jobs).where(jobs.c.workspace_id == workspace_id, jobs.c.kind == kind)
+    if wanted.statuses:
+        statement = statement.where(jobs.c.status.in_([str(status) for status in wanted.statuses]))
+    if wanted.created_from is not None:
+        statement = statement.where(jobs.c.created_at >= wanted.created_from)
+    if wanted.created_before is not None:
+        statement = statement.where(jobs.c.created_at < wanted.created_before)
     if before is not None:
         statement = statement.where(sa.tuple_(jobs.c.created_at, jobs.c.id) < sa.tuple_(*_read_cursor(before)))
     statement = statement.order_by(jobs.c.created_at.desc(), jobs.c.id.desc()).limit(limit)
@@ -318,6 +344,9 @@ def _earlier(connection: sa.Connection, workspace_id: str, idempotency: Idempote
 def _read_cursor(cursor: str) -> tuple[float, str]:
     try:
         created_at, job_id = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode().split(" ")
-        return float(created_at), job_id
+        position = float(created_at), job_id
     except ValueError as error:
         raise InvalidRequest("This is not a cursor of a list of jobs.") from error
+    if not math.isfinite(position[0]) or not job_id.isalnum():  # no database is asked for what it cannot hold
+        raise InvalidRequest("This is not a cursor of a list of jobs.")
+    return position

@@ -94,8 +94,7 @@ def test_invalid_fields_are_named_one_by_one_and_never_repeated(tenant: Tenant) 
 def test_a_body_that_is_no_json_object_is_a_problem(tenant: Tenant, content: bytes, media_type: str | None) -> None:
     headers = {"Content-Type": media_type} if media_type else {}
     answer = tenant.http.post("/v1/searches", content=content, headers=headers)
-    assert answer.status_code in (400, 422)
-    problem(answer, answer.status_code, "invalid-request")
+    problem(answer, 422, "invalid-request")
 
 
 def test_json_without_a_content_type_is_taken_as_json(tenant: Tenant) -> None:
