@@ -15,12 +15,9 @@ from hopnode.node_service.mcp.server import serving
 from hopnode.node_service.reference.openapi_document import describe
 from hopnode.node_service.routes import (
     collections,
-    dify,
     documents,
     evaluations,
     health,
-    mcp,
-    openai,
     search_steps,
     searches,
     sources,
@@ -28,6 +25,7 @@ from hopnode.node_service.routes import (
     webhooks,
     workspaces,
 )
+from hopnode.node_service.routes.entrances import dify, mcp, openai
 from hopnode.node_service.settings import ServiceSettings
 from hopnode.worker.queue.dispatch import Dispatcher
 from hopnode.worker.runtime import Runtime

@@ -87,7 +87,7 @@ def test_the_environment_is_read_in_the_two_settings_files_only() -> None:
     assert {file: looks for file, looks in found.items() if looks} == {}
 
 
-@pytest.mark.parametrize("file", [*SETTINGS, *HANDS_ON, *SETS])
+@pytest.mark.parametrize("file", sorted([*SETTINGS, *HANDS_ON, *SETS]))
 def test_every_file_that_the_law_names_needs_to_be_named(file: str) -> None:
     assert trespasses((ROOT / file).read_text(), "hopnode/elsewhere.py") != []
 

@@ -10,8 +10,8 @@ import pytest
 from hopnode.node_service.app import ROUTERS, build_api
 from hopnode.node_service.http.problems import MEDIA_TYPE, TITLES
 from hopnode.node_service.openapi_file import document
-from hopnode.node_service.routes.dify import SPELLINGS as DIFY_SPELLINGS
-from hopnode.node_service.routes.mcp import PATH as MCP_PATH
+from hopnode.node_service.routes.entrances.dify import SPELLINGS as DIFY_SPELLINGS
+from hopnode.node_service.routes.entrances.mcp import PATH as MCP_PATH
 from hopnode.node_service.schemas.documents import BATCH_MOST
 from hopnode.node_service.schemas.jobs import QUERY_CHARACTERS
 from hopnode.worker.errors import NodeError

@@ -29,7 +29,7 @@ from hopnode.worker.store.jobs.claims import (
     reap,
     release,
 )
-from hopnode.worker.store.jobs.record import Job, JobStatus, JsonObject, Step, json_or_null, to_job
+from hopnode.worker.store.jobs.record import Job, JobFilter, JobStatus, JsonObject, Step, json_or_null, to_job
 from hopnode.worker.store.secrets.vault import HiddenFields, Owner
 from hopnode.worker.store.tables import idempotency_keys, job_steps, jobs, workspaces
 
@@ -74,15 +74,6 @@ class Idempotency:
 
     key: str
     body_sha256: str
-
-
-@dataclass(frozen=True)
-class JobFilter:
-    """Which jobs a list shows: of any of `statuses` (none named: all), created in a span of seconds since the epoch."""
-
-    statuses: tuple[JobStatus, ...] = ()
-    created_from: float | None = None
-    created_before: float | None = None
 
 
 def create_job(

@@ -58,6 +58,15 @@ class Job:
 
 
 @dataclass(frozen=True)
+class JobFilter:
+    """Which jobs a list shows: of any of `statuses` (none named: all), created in a span of seconds since the epoch."""
+
+    statuses: tuple[JobStatus, ...] = ()
+    created_from: float | None = None
+    created_before: float | None = None
+
+
+@dataclass(frozen=True)
 class Step:
     """One recorded step of a job; `seq` counts from 1 over all attempts of the job, `attempt` is the one that wrote it."""
 

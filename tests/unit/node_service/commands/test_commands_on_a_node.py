@@ -73,7 +73,7 @@ def test_a_file_that_the_node_refuses_is_named_and_the_others_are_stored(asker: 
     partly = hopnode(asker, "add", tmp_path)
     assert partly.exit_code == ExitCode.PARTLY_FAILED
     assert "1 stored, 0 unchanged, 1 failed" in partly.output
-    assert "large.md" in partly.output
+    assert "large.md" in partly.output.replace("\n", ""), "a terminal may break a path anywhere"
     assert hopnode(asker, "add", tmp_path / "large.md").exit_code == ExitCode.FAILED
 
 
