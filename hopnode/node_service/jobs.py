@@ -6,7 +6,7 @@ Knows no request and no form of answer: callers hand in typed orders and get job
 import hashlib
 import json
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -17,14 +17,16 @@ from pydantic import BaseModel, Field, JsonValue
 
 from hopnode.node_service.waiting import wait_until
 from hopnode.worker.corpus.finding.filters import compile_filter
-from hopnode.worker.errors import Conflict, InvalidField, NodeError, NotFound
+from hopnode.worker.errors import Conflict, InvalidField, InvalidRequest, NodeError, NotFound
 from hopnode.worker.evaluation.job import EvaluationRequest
 from hopnode.worker.queue.dispatch import Dispatcher
 from hopnode.worker.searches.job import SearchRequest
 from hopnode.worker.store import collections
+from hopnode.worker.store.collections import Collection
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.jobs import jobs as job_table
 from hopnode.worker.store.jobs.jobs import Idempotency, Job, JobStatus
+from hopnode.worker.store.jobs.joining import JobOrder, join_or_create_job, join_or_create_jobs
 from hopnode.worker.store.secrets.vault import HiddenFields
 from hopnode.worker.store.sources import sources
 from hopnode.worker.store.sources.sources import Sync
@@ -55,6 +57,15 @@ class Callback:
 
 
 @dataclass(frozen=True)
+class PartOfBatch:
+    """One search of several that are ordered at once; see `JobDesk.start_search`."""
+
+    order: SearchOrder
+    callback: Callback | None
+    join: bool
+
+
+@dataclass(frozen=True)
 class Started:
     """The job that an order led to. `is_new` is False where the order joined a job that was there before."""
 
@@ -71,13 +82,17 @@ async def stays() -> bool:
 class JobDesk:
     """Where jobs are ordered, followed and called off. Every verb takes the workspace, and sees nothing of another.
 
-    `writes_answers` says whether the node has a model for answers; `stopping` ends all waits; no wait takes longer than
-    `longest_wait_seconds`. Methods that are not `async` block for a short transaction: call them from a thread.
+    `index_versions` tells the version of each collection's index in a workspace: while it stays, the same search finds the
+    same. `writes_answers` says whether the node has a model for answers. `most_waiting` jobs of a workspace may wait, None
+    means any number. `stopping` ends all waits; no wait takes longer than `longest_wait_seconds`. Methods that are not
+    `async` block for a short transaction: call them from a thread.
     """
 
     db: Database
     dispatcher: Dispatcher
+    index_versions: Callable[[str, Sequence[Collection]], Sequence[int]]
     writes_answers: bool
+    most_waiting: int | None
     stopping: threading.Event
     longest_wait_seconds: float
 
@@ -88,32 +103,61 @@ class JobDesk:
         *,
         idempotency_key: str | None = None,
         callback: Callback | None = None,
+        join: bool = True,
     ) -> Started:
-        """Queues a search, or finds the earlier one of this idempotency key, whose callback stays what it was.
+        """Queues a search, or finds one that was there: that of the idempotency key; without a key, one that joins.
+
+        With `join`, an order that equals one under way in everything, `metadata` and the state of its collections included,
+        leads to that search. An order with a key or a callback of its own joins nothing. The callback of an earlier search
+        stays what it was.
 
         Raises `NotFound` for a collection, `InvalidRequest` for a filter, `InvalidField` for an answer that nobody can
-        write, and `IdempotencyMismatch` where the key belongs to another order.
+        write, `QueueFull`, and `IdempotencyMismatch` where the key belongs to another order.
         """
-        self._check_search(workspace_id, order)
-        return self._start(workspace_id, "search", order, idempotency_key=idempotency_key, callback=callback)
+        found = self._check_search(workspace_id, order)
+        if idempotency_key or callback or not join:
+            return self._start(workspace_id, "search", order, idempotency_key=idempotency_key, callback=callback)
+        return self._join(workspace_id, order, self._state(workspace_id, found))
+
+    def start_searches(
+        self,
+        workspace_id: str,
+        searches: Sequence[PartOfBatch],
+        *,
+        idempotency: tuple[str, JsonValue] | None = None,
+    ) -> list[Started | NodeError]:
+        """Several searches in one transaction: for each, in their order, what it led to, or why there is none.
+
+        `idempotency` is a key and what was asked with it as a whole: the same again
+        gives the same searches. Raises `IdempotencyMismatch` where the key belongs to something else.
+        """
+        outcomes: dict[int, Started | NodeError] = {}
+        wanted: dict[int, JobOrder] = {}
+        for number, one in enumerate(searches):
+            try:
+                wanted[number] = self._part(workspace_id, one, may_join=idempotency is None)
+            except (InvalidRequest, NotFound) as error:
+                outcomes[number] = error
+        found = join_or_create_jobs(
+            self.db,
+            workspace_id,
+            list(wanted.values()),
+            idempotency=_keys_of_parts(idempotency, wanted) if idempotency else None,
+            most_waiting=self.most_waiting,
+        )
+        for number, one in zip(wanted, found, strict=True):
+            outcomes[number] = one if isinstance(one, NodeError) else self._kicked(Started(*one))
+        return [outcomes[number] for number in range(len(searches))]
 
     def join_search(self, workspace_id: str, order: SearchOrder, *, ended_within_seconds: float = 0) -> Started:
         """The search of this workspace that answers the very same order and has not ended; else a new one.
 
-        For callers who repeat themselves without an idempotency key. Two at once get the same search. One that succeeded
-        within the last `ended_within_seconds` is joined too: what it found may be gone by now, so look before you show
-        it. Raises what `start_search` raises.
+        For callers who repeat themselves within seconds and wait for the first: it is joined although documents came
+        meanwhile. Two at once get the same search. One that succeeded within the last `ended_within_seconds` is joined too:
+        what it found may be gone by now, so look before you show it. Raises what `start_search` raises.
         """
         self._check_search(workspace_id, order)
-        job, is_new = job_table.join_or_create_job(
-            self.db,
-            workspace_id=workspace_id,
-            kind="search",
-            role="agent",
-            request=_request(order),
-            ended_within_seconds=ended_within_seconds,
-        )
-        return self._kicked(Started(job, is_new))
+        return self._join(workspace_id, order, None, ended_within_seconds)
 
     def start_evaluation(
         self, workspace_id: str, order: EvaluationRequest, *, idempotency_key: str | None = None
@@ -121,7 +165,7 @@ class JobDesk:
         """Queues an evaluation, or finds the earlier one of this idempotency key.
 
         Raises `NotFound` for the collection or the evaluation to compare with, `Conflict` where that one has no report,
-        `InvalidField` where its questions are others, and `IdempotencyMismatch`.
+        `InvalidField` where its questions are others, `QueueFull` and `IdempotencyMismatch`.
         """
         collections.get_collection(self.db, workspace_id, order.collection)
         if order.compare_with is not None:
@@ -199,12 +243,38 @@ class JobDesk:
         with suppress(NodeError):
             job_table.cancel(self.db, workspace_id, job_id)
 
-    def _check_search(self, workspace_id: str, order: SearchOrder) -> None:
-        for name in order.collections:
-            collections.get_collection(self.db, workspace_id, name)
+    def _check_search(self, workspace_id: str, order: SearchOrder) -> list[Collection]:
+        """The collections of the order, which can be carried out as it is; else one of the errors of `start_search`."""
+        found = [collections.get_collection(self.db, workspace_id, name) for name in order.collections]
         compile_filter(order.filter or {})
         if order.answer and not self.writes_answers:
             raise InvalidField("answer", "no_answer_endpoint", _NO_ANSWERS)
+        return found
+
+    def _state(self, workspace_id: str, found: Sequence[Collection]) -> JsonValue:
+        """What a search can find depends on this; a collection that was made anew under its name has another id."""
+        versions = self.index_versions(workspace_id, found)
+        return [[one.id, one.dense_weight, version] for one, version in zip(found, versions, strict=True)]
+
+    def _part(self, workspace_id: str, part: PartOfBatch, *, may_join: bool) -> JobOrder:
+        state = self._state(workspace_id, self._check_search(workspace_id, part.order))
+        request, callback = _request(part.order), part.callback
+        fingerprint = _sha256([request, state]) if may_join and part.join and not callback else None
+        told, hidden = (callback.told, callback.hidden) if callback else (None, None)
+        return JobOrder("search", "agent", request, fingerprint, told, hidden)
+
+    def _join(
+        self, workspace_id: str, order: SearchOrder, state: JsonValue, ended_within_seconds: float = 0
+    ) -> Started:
+        request = _request(order)
+        job, is_new = join_or_create_job(
+            self.db,
+            workspace_id,
+            JobOrder("search", "agent", request, _sha256([request, state])),
+            ended_within_seconds=ended_within_seconds,
+            most_waiting=self.most_waiting,
+        )
+        return self._kicked(Started(job, is_new))
 
     def _check_comparable(self, workspace_id: str, earlier_id: str, order: EvaluationRequest) -> None:
         earlier = self.get(workspace_id, earlier_id, "evaluation")
@@ -235,6 +305,7 @@ class JobDesk:
             callback=callback.told if callback else None,
             hidden=callback.hidden if callback else None,
             idempotency=Idempotency(idempotency_key, _sha256(meant)) if idempotency_key else None,
+            most_waiting=self.most_waiting,
         )
         return self._kicked(Started(job, is_new))
 
@@ -249,6 +320,12 @@ def _request(order: BaseModel) -> dict[str, JsonValue]:
     return order.model_dump(mode="json")
 
 
-def _sha256(request: Mapping[str, JsonValue]) -> str:
-    """A hash of what the order means: a caller may arrange and space its JSON as it likes."""
-    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+def _keys_of_parts(whole: tuple[str, JsonValue], parts: Iterable[int]) -> list[Idempotency]:
+    """A key for each part of what one key was given for, long enough to meet no key of a caller."""
+    key, body = _sha256(whole[0]), _sha256(whole[1])
+    return [Idempotency(f"{key}:{number}", body) for number in parts]
+
+
+def _sha256(meaning: JsonValue | Mapping[str, object]) -> str:
+    """A hash of what was ordered: a caller may arrange and space its JSON as it likes."""
+    return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()

@@ -21,3 +21,16 @@ class ServiceSettings(BaseSettings):
     )
     max_body_bytes: int = Field(default=1_000_000, ge=1, description="Largest JSON body, uploads excepted.")
     max_wait_seconds: float = Field(default=60, ge=0, le=600, description="Upper limit of `?wait=` and `Prefer: wait`.")
+    key_requests_per_minute: int = Field(
+        default=0, ge=0, description="Requests of one key in each API process; more are a 429. 0: no limit."
+    )
+    workspace_requests_per_minute: int = Field(
+        default=0,
+        ge=0,
+        description="Requests of all keys of one workspace in each API process; more are a 429. 0: no limit.",
+    )
+    workspace_queue_limit: int = Field(
+        default=10_000,
+        ge=0,
+        description="Searches and evaluations of a workspace that may wait; one more is a 429. 0: any number.",
+    )

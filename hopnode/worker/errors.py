@@ -5,6 +5,7 @@ HopnodeError
  ├─ ToolError           Is shown to the model, which may try something else.
  └─ NodeError           Fails the request or the job; `retryable` says whether trying again can help:
      ├─ InvalidRequest (InvalidField) · NotFound · Conflict · Unauthorized · Forbidden · TooLarge · DocumentRejected
+     ├─ TooManyRequests · QueueFull
      ├─ ModelUnavailable · ModelRefused
      ├─ VectorsUnavailable · StoreUnavailable · BrokerUnavailable
      ├─ SourceUnavailable · SyncFailed
@@ -96,6 +97,18 @@ class TooLarge(NodeError):
     """Body or document over the configured limit."""
 
     code, status = "too-large", 413
+
+
+class TooManyRequests(NodeError):
+    """The key or its workspace asked too often; `retry_after` seconds from now one more request is welcome."""
+
+    code, status, retryable = "too-many-requests", 429, True
+
+
+class QueueFull(NodeError):
+    """As many jobs of the workspace wait as the node allows; `retry_after` seconds from now there may be room."""
+
+    code, status, retryable = "queue-full", 429, True
 
 
 class DocumentRejected(NodeError):

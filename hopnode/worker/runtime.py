@@ -70,7 +70,8 @@ def open_runtime(settings: WorkerSettings, *, embedded: bool, hosts_chroma: bool
         db.migrate()
         vault = Vault(db, open_keyring(settings))
         hide_clear_secrets(db, vault)
-        ensure_default(db, settings.key_file)
+        if embedded or hosts_chroma:  # a worker's folder may lie on another machine: it must not make keys of its own
+            ensure_default(db, settings.key_file)
         parser = ParserPool(
             settings.parse_timeout_seconds, settings.parse_memory_bytes, settings.max_document_characters
         )

@@ -1,7 +1,7 @@
-"""The commands `keys list | create | revoke`, for the workspace of the key in use."""
+"""The commands `keys list | create | rotate | revoke`, for the workspace of the key in use."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -9,7 +9,7 @@ import typer
 from hopnode.node_service.commands.terminal import display
 from hopnode.node_service.commands.terminal.options import JsonOption
 
-app = typer.Typer(no_args_is_help=True, help="List, make and revoke keys of the workspace.")
+app = typer.Typer(no_args_is_help=True, help="List, make, rotate and revoke keys of the workspace.")
 
 
 @app.command("list")
@@ -47,21 +47,46 @@ def create(
         body["expires_at"] = (datetime.now(UTC) + timedelta(days=days)).isoformat()
     with open_client(ctx.obj) as client:
         made = client.post("/v1/keys", body)
-    if as_json:
-        display.print_json(made)
-    else:
-        typer.echo(made["token"])
-        typer.echo(f"Keep it now: it is not stored. Revoke it with `hopnode keys revoke {made['id']}`.", err=True)
+    _show(made, f"Revoke it with `hopnode keys revoke {made['id']}`.", as_json)
 
 
 @app.command()
-def revoke(ctx: typer.Context, key_id: Annotated[str, typer.Argument(help="Id of the key (`keys list`).")]) -> None:
+def rotate(
+    ctx: typer.Context,
+    key_id: Annotated[str, typer.Argument(help="Id of the key (`keys list`).")],
+    grace_hours: Annotated[float, typer.Option(min=0, max=8760, help="How long the old key stays valid.")] = 24,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key with the same name, scopes and end, and print it; the old one ends after the grace."""
+    from hopnode.node_service.commands.connection.open_client import open_client
+
+    with open_client(ctx.obj) as client:
+        made = client.post(f"/v1/keys/{quote(key_id, safe='')}/rotate", {"grace_seconds": grace_hours * 3600})
+    _show(made, f"The key {key_id} ends in {grace_hours:g} hours.", as_json)
+
+
+@app.command()
+def revoke(
+    ctx: typer.Context,
+    key_id: Annotated[str, typer.Argument(help="Id of the key (`keys list`).")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where it is the last key with the scope `admin`.")
+    ] = False,
+) -> None:
     """Revoke a key; requests with it are refused from now on."""
     from hopnode.node_service.commands.connection.open_client import open_client
 
     with open_client(ctx.obj) as client:
-        client.delete(f"/v1/keys/{quote(key_id, safe='')}")
+        client.delete(f"/v1/keys/{quote(key_id, safe='')}{'?force=true' if force else ''}")
     typer.echo(f"Revoked the key {key_id}.")
+
+
+def _show(made: dict[str, Any], more: str, as_json: bool) -> None:
+    if as_json:
+        display.print_json(made)
+    else:
+        typer.echo(made["token"])
+        typer.echo(f"Keep it now: it is not stored. {more}", err=True)
 
 
 def _state(revoked_at: object, expires_at: object) -> str:

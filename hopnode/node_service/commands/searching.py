@@ -68,7 +68,7 @@ def search(
 def run(client: "NodeClient", body: dict[str, Any], *, show_steps: bool) -> Finished:
     """Asks, waits for the end and returns what came; leaving early (Ctrl-C) cancels the search on the node."""
     started = time.perf_counter()
-    made = client.post("/v1/searches", body)
+    made = client.post("/v1/searches", {**body, "join": False})  # Ctrl-C ends it, so nobody may share it
     try:
         watched = _watch(client, made["id"], show_steps)
     except BaseException:

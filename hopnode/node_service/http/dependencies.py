@@ -20,6 +20,7 @@ from starlette.types import Message, Receive
 from hopnode.node_service.http import auth
 from hopnode.node_service.http.auth import Identity
 from hopnode.node_service.http.paging import PAGE_DEFAULT, PAGE_MOST
+from hopnode.node_service.http.rate_limits import RateLimits, headers_of
 from hopnode.node_service.http.request_metrics import NodeMetrics
 from hopnode.node_service.jobs import JobDesk
 from hopnode.node_service.schemas.documents import KEY_CHARACTERS, KEY_PATTERN
@@ -50,6 +51,10 @@ class Node:
     metrics: NodeMetrics
     stopping: threading.Event = field(default_factory=threading.Event)
     slow_threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(SLOW_THREADS))
+    limits: RateLimits = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.limits = RateLimits(self.settings.key_requests_per_minute, self.settings.workspace_requests_per_minute)
 
     @property
     def jobs(self) -> JobDesk:
@@ -57,7 +62,9 @@ class Node:
         return JobDesk(
             self.runtime.db,
             self.dispatcher,
+            index_versions=lambda workspace, found: self.runtime.corpora.open(workspace).index_versions(found),
             writes_answers=self.runtime.answers is not None,
+            most_waiting=self.settings.workspace_queue_limit or None,
             stopping=self.stopping,
             longest_wait_seconds=self.settings.max_wait_seconds,
         )
@@ -89,7 +96,9 @@ class NodeRoute(APIRoute):
         async def guarded(request: Request) -> Response:
             node = node_of(request)
             header = request.headers.get("authorization")
-            request.state.identity = await run_in_threadpool(auth.identify, node.runtime.db, header)
+            identity = await run_in_threadpool(auth.identify, node.runtime.db, header)
+            request.state.identity = identity
+            request.state.rate_limits = headers_of(node.limits.admit(identity.key.id, identity.workspace.id))
             return await handle(Request(request.scope, _counted(request, self.body_limit(node))))
 
         return guarded

@@ -28,6 +28,8 @@ TITLES: Mapping[str, str] = {
     "conflict": "The request contradicts the present state",
     "idempotency-mismatch": "The idempotency key belongs to another request",
     "too-large": "Too large",
+    "too-many-requests": "Too many requests",
+    "queue-full": "Too many jobs wait",
     "document-rejected": "The document cannot be stored",
     "source-check-failed": "The source cannot be read",
     "cancelled": "Cancelled",
@@ -110,7 +112,6 @@ def problem_response(
     *,
     headers: Mapping[str, str] | None = None,
     errors: Sequence[FieldError] | None = None,
-    reason: str | None = None,
 ) -> JSONResponse:
     """The answer for one problem; `code` is a key of `TITLES`."""
     problem = Problem(
@@ -121,10 +122,13 @@ def problem_response(
         detail=detail,
         request_id=request_id,
         errors=list(errors) if errors is not None else None,
-        reason=reason,
     )
+    return _answer(problem, headers or {})
+
+
+def _answer(problem: Problem, headers: Mapping[str, str]) -> JSONResponse:
     body = problem.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return JSONResponse(body, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+    return JSONResponse(body, problem.status, headers=dict(headers), media_type=MEDIA_TYPE)
 
 
 def internal_error(request_id: str) -> JSONResponse:
@@ -193,31 +197,36 @@ def install(app: FastAPI, methods_of: Callable[[str], Iterable[str]]) -> None:
     app.add_exception_handler(HTTPException, http_error)
 
 
-async def _node_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, NodeError)
+def problem_of(request_id: str, error: NodeError) -> Problem:
+    """What a caller may read of an error: of faults of the node only what helps, without hosts, files and settings."""
     if isinstance(error, InvalidField):
         wrong = FieldError(**{"in": "body"}, field=error.field, message=str(error), code=error.reason)
         error = InvalidFields([wrong])
     elif type(error) is InvalidRequest:
         error = InvalidFields([FieldError(**{"in": "body"}, field="", message=str(error), code="invalid_value")])
+    code = error.code if error.code in TITLES else "internal-error"
+    return Problem(
+        type=TYPE_PREFIX + code,
+        title=TITLES[code],
+        status=error.status,
+        code=code,
+        detail=told(error),
+        request_id=request_id,
+        errors=list(error.errors) if isinstance(error, InvalidFields) else None,
+        reason=_reason(error),
+    )
+
+
+async def _node_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, NodeError)
     headers: dict[str, str] = {}
     if error.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Bearer realm="hopnode"'
     if error.retryable:
-        headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
-    code = error.code if error.code in TITLES else "internal-error"
-    detail = told(error)
+        headers["Retry-After"] = str(error.details.get("retry_after", _RETRY_AFTER_SECONDS))
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("request_refused_by_node", code=error.code, message=str(error))
-    return problem_response(
-        request_id_of(request),
-        code,
-        error.status,
-        detail,
-        headers=headers,
-        errors=error.errors if isinstance(error, InvalidFields) else None,
-        reason=_reason(error),
-    )
+    return _answer(problem_of(request_id_of(request), error), headers)
 
 
 async def _validation_error(request: Request, error: Exception) -> JSONResponse:

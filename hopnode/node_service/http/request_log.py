@@ -6,6 +6,8 @@ Plain ASGI, so that streams pass untouched; knows no route.
 import re
 import secrets
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
@@ -36,7 +38,7 @@ class RequestLogMiddleware:
             return
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
-        answer = _ObservedAnswer(send, request_id)
+        answer = _ObservedAnswer(send, request_id, scope["state"])
         started = time.perf_counter()
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
@@ -60,9 +62,10 @@ class RequestLogMiddleware:
 class _ObservedAnswer:
     """Sends the answer on, with the request id in its headers, and remembers what went out."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, state: Mapping[str, Any]) -> None:
         self._send = send
         self._request_id = request_id
+        self._state = state
         self.status: int | None = None
         self.is_stream = False
 
@@ -72,6 +75,7 @@ class _ObservedAnswer:
             headers = MutableHeaders(scope=message)
             headers[REQUEST_ID] = self._request_id
             headers["X-Content-Type-Options"] = "nosniff"
+            headers.update(self._state.get("rate_limits", {}))
             self.is_stream = headers.get("content-type", "").startswith("text/event-stream")
         await self._send(message)
 

@@ -95,14 +95,14 @@ async def call(tool: Tool, caller: Caller, arguments: Mapping[str, JsonValue]) -
 
 
 async def _search(caller: Caller, asked: SearchAwaited) -> Told:
-    """Starts a search of the caller's own and waits; the search ends when the caller hangs up."""
-    job = await _started(caller, asked)
+    """Starts a search of the caller's own and waits; the search ends when the caller hangs up, so nobody may share it."""
+    job = await _started(caller, asked, join=False)
     jobs = caller.node.jobs
     return _result(await jobs.wait_or_cancel(caller.workspace_id, job.id, seconds=asked.wait_seconds, gone=caller.gone))
 
 
 async def _start_search(caller: Caller, asked: SearchOrdered) -> Told:
-    return _result(await _started(caller, asked))
+    return _result(await _started(caller, asked, join=True))
 
 
 async def _get_search(caller: Caller, asked: SearchNamed) -> Told:
@@ -111,9 +111,9 @@ async def _get_search(caller: Caller, asked: SearchNamed) -> Told:
     return _result(await jobs.wait_for_end(caller.workspace_id, job.id, seconds=asked.wait_seconds, gone=caller.gone))
 
 
-async def _started(caller: Caller, asked: SearchOrdered) -> Job:
+async def _started(caller: Caller, asked: SearchOrdered, *, join: bool) -> Job:
     order = SearchOrder.model_validate(asked.job_request() | {"metadata": {"asked_by": "mcp"}})
-    return (await run_in_threadpool(caller.node.jobs.start_search, caller.workspace_id, order)).job
+    return (await run_in_threadpool(caller.node.jobs.start_search, caller.workspace_id, order, join=join)).job
 
 
 def _result(job: Job) -> Told:

@@ -19,6 +19,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Where the node keeps what it knows": ("data_dir", "database_url", "redis_url", "chroma_url"),
     "Secrets of sources": ("secret_key", "secret_key_file"),
     "HTTP": ("host", "port", "max_body_bytes", "max_wait_seconds"),
+    "Limits of one workspace": ("key_requests_per_minute", "workspace_requests_per_minute", "workspace_queue_limit"),
     "Command line": ("url", "api_key"),
     "Chat model": ("chat_url", "chat_model", "chat_api_key", "chat_timeout_seconds"),
     "Answers": (

@@ -41,7 +41,7 @@ router = APIRouter(route_class=NodeRoute, tags=["evaluations"])
     summary="Start an evaluation",
     response_description="Queued; `Location` is where to ask.",
     responses={202: {"headers": accepted_headers("The evaluation.")}}
-    | refusals("not-found", "conflict", "idempotency-mismatch", "too-large"),
+    | refusals("not-found", "conflict", "idempotency-mismatch", "too-large", "queue-full"),
 )
 def create_evaluation(
     identity: SearchWriter,

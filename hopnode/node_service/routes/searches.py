@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
+from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from hopnode.node_service.http.dependencies import (
@@ -32,10 +33,18 @@ from hopnode.node_service.http.job_requests import (
     replay_headers,
     until_final,
 )
-from hopnode.node_service.http.problems import refusals
-from hopnode.node_service.jobs import Callback, SearchOrder
-from hopnode.node_service.schemas.base import Page
+from hopnode.node_service.http.problems import (
+    InvalidFields,
+    Problem,
+    field_errors,
+    problem_of,
+    refusals,
+    request_id_of,
+)
+from hopnode.node_service.jobs import Callback, PartOfBatch, SearchOrder, Started
+from hopnode.node_service.schemas.base import Outgoing, Page
 from hopnode.node_service.schemas.searches import (
+    SearchBatch,
     SearchCreate,
     SearchEnd,
     SearchRead,
@@ -43,7 +52,7 @@ from hopnode.node_service.schemas.searches import (
     SearchSummary,
 )
 from hopnode.node_service.schemas.webhooks import CallbackCreate
-from hopnode.worker.errors import NotFound
+from hopnode.worker.errors import NodeError, NotFound
 from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import Job, JobFilter, JobStatus
 from hopnode.worker.store.secrets.vault import HiddenFields
@@ -51,14 +60,21 @@ from hopnode.worker.store.secrets.vault import HiddenFields
 router = APIRouter(route_class=NodeRoute, tags=["searches"])
 keyless = APIRouter(tags=["searches"])
 
+JOINED = "Hopnode-Joined"
 _SHOWN_TO_SECONDS = 1.2e-6  # a microsecond, and what a number of 64 bits cannot hold of it
-_HEADERS = accepted_headers("The search.")
+_HEADERS = accepted_headers("The search.") | {
+    JOINED: {"description": "`true` when the search was there before this request.", "schema": {"type": "string"}}
+}
 _ACCEPTED: dict[int | str, dict[str, Any]] = {
     201: {
         "model": SearchStarted,
         "description": "Done within the preferred wait.",
-        "headers": {"Location": _HEADERS["Location"], "Preference-Applied": {"schema": {"type": "string"}}}
-        | {REPLAYED: REPLAYED_HEADER},
+        "headers": {
+            "Location": _HEADERS["Location"],
+            JOINED: _HEADERS[JOINED],
+            "Preference-Applied": {"schema": {"type": "string"}},
+            REPLAYED: REPLAYED_HEADER,
+        },
     },
     202: {"headers": _HEADERS},
 }
@@ -70,7 +86,7 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
     response_model=SearchStarted,
     summary="Start a search",
     response_description="Queued, or running already; `Location` is where to ask.",
-    responses=_ACCEPTED | refusals("not-found", "idempotency-mismatch", "too-large"),
+    responses=_ACCEPTED | refusals("not-found", "idempotency-mismatch", "too-large", "queue-full"),
 )
 async def create_search(
     identity: SearchWriter,
@@ -88,9 +104,11 @@ async def create_search(
         order,
         idempotency_key=idempotency_key,
         callback=_callback(node, body.callback) if body.callback else None,
+        join=body.join,
     )
     job = started.job
-    headers = {"Location": SearchRead.address(job)} | replay_headers(started)
+    found = replay_headers(started) if idempotency_key or started.is_new else {JOINED: "true"}
+    headers = {"Location": SearchRead.address(job)} | found
     cancel_url = await run_in_threadpool(_cancel_url, node, job)
     if (seconds := preferred_wait(prefer)) is not None:
         seconds = min(seconds, node.settings.max_wait_seconds)
@@ -99,6 +117,52 @@ async def create_search(
         if job.status.final:
             return _answer(job, 201, headers, cancel_url)
     return _answer(job, 202, headers, cancel_url)
+
+
+class SearchOutcome(Outgoing):
+    """What became of one search of a batch: a search, or a problem."""
+
+    status: int = Field(description="202, or the status of the problem.", examples=[202])
+    joined: bool = Field(description="Whether the search was there before.")
+    search: SearchRead | None = None
+    problem: Problem | None = None
+
+
+class SearchOutcomes(Outgoing):
+    """The outcomes of a batch, in its order."""
+
+    outcomes: list[SearchOutcome]
+
+
+@router.post(
+    "/v1/searches:batch",
+    summary="Start several searches",
+    responses=refusals("idempotency-mismatch", "too-large"),
+)
+def create_searches(
+    identity: SearchWriter,
+    body: SearchBatch,
+    node: CurrentNode,
+    request: Request,
+    idempotency_key: Annotated[str | None, idempotency_header("searches")] = None,
+) -> SearchOutcomes:
+    """Queues up to 100 searches in one go. Each stands for itself: one that cannot be carried out is told in its outcome."""
+    read: dict[int, SearchCreate] = {}
+    refused: dict[int, NodeError] = {}
+    for number, one in enumerate(body.bodies()):
+        try:
+            read[number] = SearchCreate.model_validate(one)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False, include_input=False)
+            refused[number] = InvalidFields(field_errors(wrong, place="body", prefix=f"searches.{number}"))
+    started = node.jobs.start_searches(
+        identity.workspace.id,
+        [_part(node, one) for one in read.values()],
+        idempotency=(idempotency_key, body.model_dump(mode="json")) if idempotency_key else None,
+    )
+    found = refused | dict(zip(read, started, strict=True))
+    request_id = request_id_of(request)
+    return SearchOutcomes(outcomes=[_outcome(found[number], request_id) for number in sorted(found)])
 
 
 @router.get("/v1/searches", summary="List searches", responses=refusals("invalid-request"))
@@ -199,6 +263,17 @@ def _cancel_url(node: Node, job: Job) -> str | None:
 
 def _cancelling(search_id: str) -> tuple[str, str]:
     return "cancel", search_id
+
+
+def _part(node: Node, one: SearchCreate) -> PartOfBatch:
+    callback = _callback(node, one.callback) if one.callback else None
+    return PartOfBatch(SearchOrder.model_validate(one.job_request()), callback, one.join)
+
+
+def _outcome(found: Started | NodeError, request_id: str) -> SearchOutcome:
+    if isinstance(found, NodeError):
+        return SearchOutcome(status=found.status, joined=False, problem=problem_of(request_id, found))
+    return SearchOutcome(status=202, joined=not found.is_new, search=SearchRead.of(found.job))
 
 
 def _answer(job: Job, status: int, headers: dict[str, str], cancel_url: str | None = None) -> Response:

@@ -1,9 +1,10 @@
 """Tenants and keys over HTTP. A key can pass on only what it holds, so no scope can be won by making keys."""
 
+from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 
 from hopnode.node_service.http.auth import Identity
 from hopnode.node_service.http.dependencies import AnyKey, Db, NodeAdmin, NodeRoute, WorkspaceAdmin
@@ -12,6 +13,7 @@ from hopnode.node_service.schemas.base import (
     KeyCreate,
     KeyCreated,
     KeyRead,
+    KeyRotate,
     Page,
     WhoamiRead,
     WorkspaceCreate,
@@ -24,6 +26,7 @@ from hopnode.worker.store.database import Database
 from hopnode.worker.store.workspaces import SCOPES
 
 NODE_SCOPE = "node:admin"
+KeyId = Annotated[str, Path(max_length=64, description="Id of the key.")]
 router = APIRouter(route_class=NodeRoute, tags=["workspaces and keys"])
 
 
@@ -73,16 +76,32 @@ def list_keys(identity: WorkspaceAdmin, db: Db) -> Page[KeyRead]:
     status_code=204,
     response_class=Response,
     summary="Revoke a key",
-    responses=refusals("not-found"),
+    responses=refusals("not-found", "conflict"),
 )
 def revoke_key(
-    identity: WorkspaceAdmin, key_id: Annotated[str, Path(max_length=64, description="Id of the key.")], db: Db
+    identity: WorkspaceAdmin,
+    key_id: KeyId,
+    db: Db,
+    force: Annotated[bool, Query(description="Also where it is the last key with the scope `admin`.")] = False,
 ) -> None:
     """Closes a key from this moment on; nothing opens it again."""
-    workspaces.revoke_key(db, identity.workspace.id, key_id)
+    workspaces.revoke_key(db, identity.workspace.id, key_id, even_last=force)
 
 
-def _check_grant(identity: Identity, scopes: list[str]) -> None:
+@router.post(
+    "/v1/keys/{key_id}/rotate",
+    status_code=201,
+    summary="Rotate a key",
+    responses=refusals("not-found", "conflict", "too-large"),
+)
+def rotate_key(identity: WorkspaceAdmin, key_id: KeyId, body: KeyRotate, db: Db) -> KeyCreated:
+    """Makes a key with the same name, scopes and end, shown this one time; the old one ends after the grace."""
+    _check_grant(identity, workspaces.get_key(db, identity.workspace.id, key_id).scopes)
+    key, token = workspaces.rotate_key(db, identity.workspace.id, key_id, grace_seconds=body.grace_seconds)
+    return KeyCreated(**KeyRead.model_validate(key).model_dump(), token=token)
+
+
+def _check_grant(identity: Identity, scopes: Iterable[str]) -> None:
     if beyond := sorted(set(scopes) - identity.key.scopes):
         raise Forbidden(f"A key can pass on only scopes that it holds itself, and this one lacks {', '.join(beyond)}.")
 

@@ -177,6 +177,14 @@ class KeyCreated(KeyRead):
     token: str = Field(description="The key itself; keep it now.", examples=["hn_1f0a2b3c_…"])
 
 
+class KeyRotate(Incoming):
+    """How long the old key stays valid beside the new one."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"grace_seconds": 3600}})
+
+    grace_seconds: float = Field(default=86_400, ge=0, le=31_536_000, description="0: it ends at once.")
+
+
 class WorkspaceCreate(Incoming):
     """A new tenant."""
 

@@ -13,6 +13,7 @@ from hopnode.node_service.schemas.webhooks import CallbackCreate
 from hopnode.worker.store.jobs.jobs import Job
 
 COLLECTIONS_MOST = 10
+BATCH_MOST = 100
 Effort = Literal["low", "medium", "high"]
 
 
@@ -76,6 +77,11 @@ class SearchCreate(Incoming):
     metadata: JsonObject = Field(
         default_factory=dict[str, JsonValue], description="Kept with the search and returned with it, for the caller."
     )
+    join: bool = Field(
+        default=True,
+        description="Lead to the search of the workspace that asks the very same (`metadata` included) of the same documents, "
+        "where one is under way. With an `Idempotency-Key` it does nothing.",
+    )
 
     callback: CallbackCreate | None = Field(default=None, description="Who is told when it ends.")
 
@@ -86,8 +92,10 @@ class SearchCreate(Incoming):
         return self
 
     def job_request(self) -> dict[str, JsonValue]:
-        """What the job keeps: all fields, with the collections as a list of names."""
-        request: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"collection", "collections", "callback"})
+        """What the job keeps: all fields that tell what is asked, with the collections as a list of names."""
+        request: dict[str, JsonValue] = self.model_dump(
+            mode="json", exclude={"collection", "collections", "callback", "join"}
+        )
         request["collections"] = list[JsonValue](self.collection_names)
         return request
 
@@ -95,6 +103,45 @@ class SearchCreate(Incoming):
     def collection_names(self) -> list[str]:
         """The collections, whichever field named them."""
         return [self.collection] if self.collection is not None else self.collections or []
+
+
+class SearchBatch(Incoming):
+    """Several searches at once, each for itself."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"shared": {"collection": "handbook"}, "queries": ["Who built the tower?", "Who paid for it?"]}
+        }
+    )
+
+    shared: JsonObject = Field(
+        default_factory=dict[str, JsonValue], description="Fields of a search that hold for all which do not name them."
+    )
+    queries: list[str] | None = Field(
+        default=None, min_length=1, max_length=BATCH_MOST, description="Questions with the fields of `shared`."
+    )
+    searches: list[JsonObject] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=BATCH_MOST,
+        description="Each the body of a search; instead of `queries`.",
+    )
+
+    @model_validator(mode="after")
+    def _one_list(self) -> "SearchBatch":
+        if (self.queries is None) == (self.searches is None):
+            raise PydanticCustomError("one_list", "Give either `queries` or `searches`")
+        return self
+
+    def bodies(self) -> list[dict[str, JsonValue]]:
+        """The body of each search, not checked yet; what it says itself goes before what is shared."""
+        own = self.searches or [{"query": query} for query in self.queries or []]
+        naming = {"collection", "collections"}
+        return [
+            {name: value for name, value in self.shared.items() if name not in naming or not naming & body.keys()}
+            | body
+            for body in own
+        ]
 
 
 _JOB_FIELDS = ("id", "status", "created_at", "started_at", "ended_at", "error", "attempt", "last_step", "result")

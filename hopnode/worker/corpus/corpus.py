@@ -215,6 +215,12 @@ class Corpus:
             lag = outbox.vector_lag(connection, row.number)
         return CollectionStats(*totals, row.index_version, lag, engine, ("vectors-lag",) if lag else ())
 
+    def index_versions(self, collections: Sequence[Collection]) -> list[int]:
+        """Of each collection; a version rises whenever a document comes, changes or goes."""
+        with self._store.read() as connection:
+            rows = [reading.collection_row(connection, one.id) for one in collections if self._own(one)]
+        return [row.index_version if row else 0 for row in rows]
+
     # --- finding ---
 
     def search(
@@ -232,16 +238,13 @@ class Corpus:
         """The best `k` chunks by reciprocal rank fusion of the `dense` nearest and the `lexical` best by words.
 
         `exclude` names chunk ids that are not wanted: they take no place. A leg that does not hold a chunk gives it
-        nothing, or counts as `missing_rank`. Over several collections every leg of each
-        counts by rank, so collections with different embedders can be searched together. `index_version` and
-        `vector_lag` are sums over the collections. Degraded: `vectors-unavailable`.
+        nothing, or counts as `missing_rank`. Over several collections every leg of each counts by rank, so collections with
+        different embedders can be searched together. `index_version` and `vector_lag` are sums. Degraded: `vectors-unavailable`.
         """
         for collection in collections:
             self._own(collection)
-        limits = {"k": k, "dense": dense, "lexical": lexical}
-        return self._new_search().run(
-            collections, query, **limits, exclude=exclude, filter=filter, missing_rank=missing_rank
-        )
+        search, limits = self._new_search(), {"k": k, "dense": dense, "lexical": lexical}
+        return search.run(collections, query, **limits, exclude=exclude, filter=filter, missing_rank=missing_rank)
 
     def grep(
         self,
@@ -256,8 +259,7 @@ class Corpus:
         `InvalidRequest` for a pattern that RE2 refuses (with its reason), that is too large, or that takes too long.
         """
         grep = Grep(pattern)
-        if filter:
-            compile_filter(filter)
+        compile_filter(filter or {})
         found: list[Chunk] = []
         with self._store.read() as connection:
             for collection in collections:

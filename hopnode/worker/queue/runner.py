@@ -78,6 +78,11 @@ class QueueRunner(Generic[S]):
                 self._unregister(context)
         return True
 
+    @property
+    def busy(self) -> int:
+        """How many jobs run in this process now."""
+        return len(self._running)
+
     def more(self, role: str) -> bool:
         """Whether another job of `role` could be claimed now."""
         return not self._interrupted and jobs.has_claimable(self._db, role, self._workspace_limit)

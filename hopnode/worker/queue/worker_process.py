@@ -12,9 +12,10 @@ from typing import Any
 from hopnode.worker import garbage_collection, logs
 from hopnode.worker.logs import get_logger
 from hopnode.worker.queue.celery_app import work
-from hopnode.worker.queue.dispatch import CeleryDispatcher
+from hopnode.worker.queue.dispatch import CeleryDispatcher, ping_broker
 from hopnode.worker.queue.runner import QueueRunner
 from hopnode.worker.queue.supervise import end_with_supervisor
+from hopnode.worker.queue.table_watch import TableWatch
 from hopnode.worker.settings import WorkerSettings, is_supervised
 
 OpenRunner = Callable[[], AbstractContextManager[QueueRunner[Any]]]
@@ -22,6 +23,9 @@ OpenRunner = Callable[[], AbstractContextManager[QueueRunner[Any]]]
 
 LINGER_SECONDS = 10.0
 """What a worker without its supervisor gets beyond `shutdown_seconds` before it kills itself."""
+
+BROKER_SECONDS = 2.0
+"""How long Redis may take for a sign of life before a worker looks for work without it."""
 
 _log = get_logger(__name__)
 
@@ -42,6 +46,10 @@ class WorkerProcess:
         runner, dispatcher = self._open()
         if runner.run_next(role) and runner.more(role):
             dispatcher.kick(role)
+
+    def runner(self) -> QueueRunner[Any]:
+        """The runner, opened if need be."""
+        return self._open()[0]
 
     def interrupt_after(self, seconds: float) -> None:
         """Gives running jobs that long, then sends them back to the queue."""
@@ -83,10 +91,23 @@ def run_worker(settings: WorkerSettings, role: str, open_runner: OpenRunner) -> 
         except Exception as error:  # noqa: BLE001 - the task is a boundary: the job table still knows what is to do
             _log.warning("claim_failed", role=role, error=f"{type(error).__name__}: {error}")
 
+    def stopping() -> None:
+        watch.stop()
+        process.interrupt_after(settings.shutdown_seconds)
+
+    watch = TableWatch(
+        role,
+        settings.agent_slots,
+        settings.poll_seconds,
+        ask_broker=lambda: ping_broker(settings, BROKER_SECONDS),
+        taker=process.runner,
+    )
+    if role == "agent":  # a worker for syncs forks, so its parent opens nothing: syncs wait until Redis is back
+        watch.start()
     work(
         settings,
         role,
         run_next=run_next,
-        stopping=lambda: process.interrupt_after(settings.shutdown_seconds),
+        stopping=stopping,
         stopped=process.close,
     )

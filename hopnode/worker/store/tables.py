@@ -142,8 +142,11 @@ jobs = sa.Table(
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("started_at", sa.Double),
     sa.Column("ended_at", sa.Double),
+    sa.Column("fingerprint", sa.String(64)),
     sa.Index("ix_jobs_turn", "status", "role", "workspace_id", "priority", "created_at", "id", "kind"),
     sa.Index("ix_jobs_recent", "workspace_id", "kind", "created_at"),
+    sa.Index("ix_jobs_alike", "workspace_id", "fingerprint"),
+    sa.Index("ix_jobs_waiting", "workspace_id", "status"),
 )
 
 job_steps = sa.Table(

@@ -156,19 +156,47 @@ def list_keys(db: Database, workspace_id: str) -> list[Key]:
         return [_to_key(row) for row in connection.execute(mine).mappings()]
 
 
-def revoke_key(db: Database, workspace_id: str, key_id: str) -> Key:
-    """Closes the key from now on; again does nothing. Raises `NotFound`."""
+def revoke_key(db: Database, workspace_id: str, key_id: str, *, even_last: bool = False) -> Key:
+    """Closes the key from now on; again does nothing. Raises `NotFound`.
+
+    Raises `Conflict` for the last valid key with the scope `admin`, unless `even_last`: nobody could make another.
+    """
     with db.write() as connection:
-        statement = (
-            keys.update()
-            .where(keys.c.id == key_id, keys.c.workspace_id == workspace_id)
-            .values(revoked_at=sa.func.coalesce(keys.c.revoked_at, db.now(connection)))
-            .returning(*keys.c)
-        )
-        row = connection.execute(statement).mappings().one_or_none()
-    if row is None:
+        now = db.now(connection)
+        key = _key_in(connection, workspace_id, key_id)
+        if not even_last and key.valid_at(now) and _admins(connection, workspace_id, now) == [key.id]:
+            raise Conflict(
+                f"The key {key_id} is the last one of its workspace with the scope `admin`: without it nobody can make keys. "
+                "Make another first, or say that you mean it (`?force=true`, `hopnode keys revoke --force`)."
+            )
+        if key.revoked_at is not None:
+            return key
+        connection.execute(keys.update().where(keys.c.id == key_id).values(revoked_at=now))
+        return replace(key, revoked_at=now)
+
+
+def get_key(db: Database, workspace_id: str, key_id: str) -> Key:
+    """Raises `NotFound`, also for a key of another workspace."""
+    found = [key for key in list_keys(db, workspace_id) if key.id == key_id]
+    if not found:
         raise NotFound(f"There is no key {key_id} in this workspace.")
-    return _to_key(row)
+    return found[0]
+
+
+def rotate_key(db: Database, workspace_id: str, key_id: str, *, grace_seconds: float) -> tuple[Key, str]:
+    """A new key with the name, the scopes and the end of this one, and its plain text; this one ends after the grace.
+
+    Raises `NotFound`, and `Conflict` for a key that opens nothing any more.
+    """
+    token = _new_token()
+    with db.write() as connection:
+        now = db.now(connection)
+        old = _key_in(connection, workspace_id, key_id)
+        if not old.valid_at(now):
+            raise Conflict(f"The key {key_id} is revoked or past its end; make a new one instead.")
+        until = min(now + grace_seconds, old.expires_at or math.inf)
+        connection.execute(keys.update().where(keys.c.id == key_id).values(expires_at=until))
+        return _insert_key(connection, workspace_id, token, old.name, old.scopes, now, old.expires_at), token
 
 
 def ensure_default(db: Database, key_file: Path) -> str:
@@ -176,7 +204,8 @@ def ensure_default(db: Database, key_file: Path) -> str:
 
     The file (mode 0600) is the only place of the plain text. It is written before the key's row is committed. A token in
     it that no row knows is taken up again. So neither a crash in between nor a lost database leaves a key behind that
-    nobody can name. A lost file, or one whose key was revoked, gets a new key.
+    nobody can name. A lost file, or one whose key was revoked, gets a new key. Where the workspace has other keys with the
+    scope `admin`, a warning in the log names them: one more is not made in silence.
     """
     stored = _stored_token(key_file)
     if stored is not None:
@@ -192,9 +221,33 @@ def ensure_default(db: Database, key_file: Path) -> str:
         token = stored if stored is not None and not _knows_id(connection, stored) else _new_token()
         if token != stored:
             write_private(key_file, token)
+        others = _admins(connection, workspace.id, now)
         _insert_key(connection, workspace.id, token, "first key", SCOPES, now)
         _log.info("default_key_made", file=str(key_file), workspace=workspace.id)
+    if others:
+        _log.warning(
+            "another_admin_key_made",
+            file=str(key_file),
+            why="the file held no valid key",
+            still_valid=others,
+            mend="keep the data folder, and revoke keys that nobody uses with `hopnode keys revoke`",
+        )
     return token
+
+
+def _key_in(connection: sa.Connection, workspace_id: str, key_id: str) -> Key:
+    statement = sa.select(keys).where(keys.c.id == key_id, keys.c.workspace_id == workspace_id).with_for_update()
+    row = connection.execute(statement).mappings().one_or_none()
+    if row is None:
+        raise NotFound(f"There is no key {key_id} in this workspace.")
+    return _to_key(row)
+
+
+def _admins(connection: sa.Connection, workspace_id: str, now: float) -> list[str]:
+    """Ids of the valid keys that can make keys, the oldest first."""
+    mine = sa.select(keys).where(keys.c.workspace_id == workspace_id).order_by(keys.c.created_at, keys.c.id)
+    found = [_to_key(row) for row in connection.execute(mine).mappings()]
+    return [key.id for key in found if "admin" in key.scopes and key.valid_at(now)]
 
 
 def _default_workspace(connection: sa.Connection, now: float) -> Workspace:

@@ -45,6 +45,7 @@ class SearchOptions(TypedDict, total=False):
     answer: bool
     metadata: Mapping[str, Any]
     callback: Callback
+    join: bool
 
 
 class CollectionChanges(TypedDict, total=False):

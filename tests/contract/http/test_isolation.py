@@ -158,6 +158,14 @@ def test_no_other_route_shows_or_uses_a_thing_of_another_workspace(world: World,
             missing = world.stranger.http.post("/v1/searches", json={"query": "q", "collection": MISSING["name"]})
             assert told(asked, world.things) == told(missing, MISSING)
         return
+    elif operation.name == "create_searches":
+        names = (world.things["name"], MISSING["name"])
+        bodies = [{"query": "q", "collection": name} for name in names]
+        outcomes = world.stranger.http.post("/v1/searches:batch", json={"searches": bodies}).json()["outcomes"]
+        assert [one["status"] for one in outcomes] == [404, 404]
+        seen = [json.dumps(one["problem"]).replace(name, "") for one, name in zip(outcomes, names, strict=True)]
+        assert seen[0] == seen[1]
+        return
     elif operation.name == "retrieve":
         asked = world.stranger.http.post(
             "/v1/dify/retrieval", json={"query": "q", "knowledge_id": world.things["name"]}

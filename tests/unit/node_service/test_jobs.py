@@ -13,9 +13,9 @@ import pytest
 from support.node.queue import claim, new_workspace
 
 from hopnode.node_service.jobs import EVALUATION_PRIORITY, JobDesk, SearchOrder, Started
-from hopnode.worker.errors import Conflict, IdempotencyMismatch, InvalidField, InvalidRequest, NotFound
+from hopnode.worker.errors import Conflict, IdempotencyMismatch, InvalidField, InvalidRequest, NotFound, QueueFull
 from hopnode.worker.evaluation.job import EvaluationQuestion, EvaluationRequest
-from hopnode.worker.store.collections import create_collection
+from hopnode.worker.store.collections import create_collection, delete_collection, update_collection
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.jobs import jobs
 from hopnode.worker.store.jobs.jobs import Job, JobStatus
@@ -80,7 +80,15 @@ def face(database: Database) -> Face:
     workspace = new_workspace(database)
     create_collection(database, workspace, "handbook")
     dispatcher = KickCounter()
-    desk = JobDesk(database, dispatcher, writes_answers=False, stopping=threading.Event(), longest_wait_seconds=20)
+    desk = JobDesk(
+        database,
+        dispatcher,
+        index_versions=lambda _, found: [1] * len(found),
+        writes_answers=False,
+        most_waiting=None,
+        stopping=threading.Event(),
+        longest_wait_seconds=20,
+    )
     return Face(desk, workspace, dispatcher)
 
 
@@ -173,6 +181,81 @@ def test_callers_who_join_at_once_get_one_search(face: Face) -> None:
     assert len({one.job.id for one in joined}) == 1
     assert sum(one.is_new for one in joined) == 1
     assert face.dispatcher.kicked == ["agent"]
+
+
+def test_a_search_leads_to_the_one_under_way_that_asks_the_very_same(face: Face) -> None:
+    first = face.search()
+    assert (first.is_new, face.search()) == (True, Started(first.job, is_new=False))
+    assert face.search(ORDER.model_copy(update={"query": "Where is the quay?"})).job.id != first.job.id
+    running = claim(face.desk.db)
+    assert running is not None
+    assert face.search().job.status is JobStatus.RUNNING
+    jobs.finish(face.desk.db, running, JobStatus.SUCCEEDED, result={})
+    assert face.search().is_new, "one that has ended is not joined"
+
+
+def test_a_search_joins_nothing_when_its_caller_says_so_or_has_a_key_of_its_own(face: Face) -> None:
+    first = face.search()
+    assert face.search(idempotency_key="mine").is_new
+    alone = face.search(join=False)
+    assert alone.is_new
+    assert face.search().job.id == first.job.id, "and what joins nothing is not joined"
+
+
+def test_a_search_of_documents_that_changed_since_is_another_search(face: Face) -> None:
+    first = face.search()
+    changed = replace(face, desk=replace(face.desk, index_versions=lambda _, found: [2] * len(found)))
+    second = changed.search()
+    assert second.is_new
+    assert second.job.id != first.job.id
+    update_collection(face.desk.db, face.workspace, "handbook", dense_weight=0.5)
+    assert changed.search().is_new, "so is one whose collection ranks in another way"
+    delete_collection(face.desk.db, face.workspace, "handbook")
+    create_collection(face.desk.db, face.workspace, "handbook")
+    assert changed.search().is_new, "and one of a new collection under the old name"
+
+
+def test_the_same_search_of_two_workspaces_is_two_searches(face: Face) -> None:
+    neighbour = replace(face, workspace=new_workspace(face.desk.db))
+    create_collection(face.desk.db, neighbour.workspace, "handbook")
+    assert face.search().job.id != neighbour.search().job.id
+
+
+def test_many_who_ask_the_same_at_once_share_one_search(face: Face) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        started = list(pool.map(lambda _: face.search(), range(64)))
+    assert len({one.job.id for one in started}) == 1
+    assert sum(one.is_new for one in started) == 1
+    assert len(face.jobs()) == 1
+    assert face.dispatcher.kicked == ["agent"]
+
+
+def test_a_workspace_with_many_jobs_that_wait_gets_no_more_until_some_have_ended(face: Face) -> None:
+    narrow = replace(face, desk=replace(face.desk, most_waiting=2))
+    first = narrow.search()
+    narrow.evaluation()
+    for one_more in (
+        lambda: narrow.search(join=False),
+        lambda: narrow.search(ORDER.model_copy(update={"top_k": 3})),
+        narrow.evaluation,
+    ):
+        with pytest.raises(QueueFull, match="2 jobs of this workspace wait already"):
+            one_more()
+    assert narrow.search().job.id == first.job.id, "joining takes no place"
+    neighbour = replace(narrow, workspace=new_workspace(face.desk.db))
+    create_collection(face.desk.db, neighbour.workspace, "handbook")
+    assert neighbour.search().is_new
+    assert claim(face.desk.db) is not None
+    assert narrow.search(join=False).is_new, "one that runs does not wait"
+
+
+def test_a_repeated_request_finds_its_search_also_when_the_queue_is_full(face: Face) -> None:
+    narrow = replace(face, desk=replace(face.desk, most_waiting=1))
+    first = narrow.search(idempotency_key="k")
+    assert narrow.search(idempotency_key="k").job.id == first.job.id
+    with pytest.raises(QueueFull):
+        narrow.search(idempotency_key="other")
+    assert len(narrow.jobs()) == 1
 
 
 def test_an_evaluation_waits_behind_searches(face: Face) -> None:

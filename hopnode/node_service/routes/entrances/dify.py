@@ -19,7 +19,7 @@ from hopnode.node_service.http.auth import Identity
 from hopnode.node_service.http.dependencies import Node, node_of
 from hopnode.node_service.jobs import SearchOrder
 from hopnode.node_service.schemas.dify import RetrievalError, RetrievalRead, RetrievalRequest, record_of
-from hopnode.worker.errors import Forbidden, InvalidRequest, NodeError, NotFound, Unauthorized
+from hopnode.worker.errors import Forbidden, InvalidRequest, NodeError, NotFound, TooManyRequests, Unauthorized
 from hopnode.worker.logs import get_logger
 from hopnode.worker.store.collections import get_collection
 from hopnode.worker.store.jobs.jobs import Job, JobStatus
@@ -118,6 +118,9 @@ async def _admitted(node: Node, request: Request) -> Identity:
         identity = await run_in_threadpool(auth.identify, node.runtime.db, header)
         for scope in ("search:read", "search:write"):
             auth.require(identity, scope)
+        node.limits.admit(identity.key.id, identity.workspace.id)
+    except TooManyRequests as error:
+        raise Refused(503, BUSY, str(error)) from error
     except (Unauthorized, Forbidden) as error:
         raise Refused(403, KEY, str(error)) from error
     except NodeError as error:

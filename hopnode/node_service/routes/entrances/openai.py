@@ -144,7 +144,7 @@ async def create_chat_completion(
     The search ends when the client hangs up.
     """
     order = _order(body)
-    job = (await run_in_threadpool(node.jobs.start_search, identity.workspace.id, order)).job
+    job = (await run_in_threadpool(node.jobs.start_search, identity.workspace.id, order, join=False)).job
     if body.stream:
         pieces = _stream(node, identity, job, body)
         return EventSourceResponse(pieces, ping=PING_SECONDS, sep="\n", headers={"Cache-Control": "no-store"})

@@ -29,9 +29,19 @@ from hopnode.worker.store.jobs.claims import (
     reap,
     release,
 )
-from hopnode.worker.store.jobs.record import Job, JobFilter, JobStatus, JsonObject, Step, json_or_null, to_job
+from hopnode.worker.store.jobs.record import (
+    OPEN_STATUSES,
+    Job,
+    JobFilter,
+    JobStatus,
+    JsonObject,
+    Step,
+    json_or_null,
+    to_job,
+)
+from hopnode.worker.store.jobs.room import check_room
 from hopnode.worker.store.secrets.vault import HiddenFields, Owner
-from hopnode.worker.store.tables import idempotency_keys, job_steps, jobs, workspaces
+from hopnode.worker.store.tables import idempotency_keys, job_steps, jobs
 
 __all__ = [
     "Idempotency",
@@ -55,7 +65,6 @@ __all__ = [
     "has_claimable",
     "is_in_the_way",
     "job_counts",
-    "join_or_create_job",
     "list_jobs",
     "list_steps",
     "look",
@@ -63,9 +72,8 @@ __all__ = [
     "page_cursor",
     "reap",
     "release",
+    "remember_in",
 ]
-
-_OPEN = (str(JobStatus.QUEUED), str(JobStatus.RUNNING))
 
 
 @dataclass(frozen=True)
@@ -89,11 +97,13 @@ def create_job(
     callback: JsonObject | None = None,
     hidden: HiddenFields | None = None,
     idempotency: Idempotency | None = None,
+    most_waiting: int | None = None,
 ) -> tuple[Job, bool]:
     """Queues a job and says whether it is new: the same idempotency key and body give the earlier job again.
 
     `callback` is `{url, events, metadata}`, `hidden` are the headers that go with it. `deadline_at` is in seconds since the
-    epoch. Raises `IdempotencyMismatch` for a known key with another body.
+    epoch. Raises `IdempotencyMismatch` for a known key with another body, and `QueueFull` when `most_waiting` jobs of the
+    workspace wait already.
     """
     with db.write() as connection:
         job = create_job_in(
@@ -108,36 +118,13 @@ def create_job(
             deadline_at=deadline_at,
             callback=callback,
         )
-        if idempotency is None or _remember(connection, job, idempotency):
+        if idempotency is None or remember_in(connection, job, idempotency):
+            check_room(connection, workspace_id, most_waiting, besides=job.id)
             if hidden is not None:
                 hidden.write_in(connection, Owner(workspace_id, "job", job.id))
             return job, True
         connection.execute(jobs.delete().where(jobs.c.id == job.id))
         return _earlier(connection, workspace_id, idempotency), False
-
-
-def join_or_create_job(
-    db: Database, *, workspace_id: str, kind: str, role: str, request: JsonObject, ended_within_seconds: float = 0
-) -> tuple[Job, bool]:
-    """The newest job of this workspace and kind that has the same request and has not ended; else a new one.
-
-    One that succeeded within the last `ended_within_seconds` will do too. Also says whether the job is new. Two callers at
-    once get the same job: the row of the workspace is held meanwhile.
-    """
-    mine = sa.and_(jobs.c.workspace_id == workspace_id, jobs.c.kind == kind)
-    turn = sa.select(workspaces.c.id).where(workspaces.c.id == workspace_id).with_for_update(key_share=True)
-    with db.write() as connection:
-        connection.execute(turn)
-        now = db.now(connection)
-        fresh = sa.and_(jobs.c.status == str(JobStatus.SUCCEEDED), jobs.c.ended_at > now - ended_within_seconds)
-        alike = sa.and_(mine, sa.or_(jobs.c.status.in_(_OPEN), fresh))
-        newest = sa.select(jobs).where(alike).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
-        for row in connection.execute(newest).mappings():
-            if row["request"] == request:
-                return to_job(row), False
-        return create_job_in(
-            connection, now=now, workspace_id=workspace_id, kind=kind, role=role, request=request
-        ), True
 
 
 def create_job_in(
@@ -152,8 +139,9 @@ def create_job_in(
     max_attempts: int = 3,
     deadline_at: float | None = None,
     callback: JsonObject | None = None,
+    fingerprint: str | None = None,
 ) -> Job:
-    """Queues a job in the caller's transaction; `now` is `Database.now(connection)`."""
+    """Queues a job in the caller's transaction; `now` is `Database.now(connection)`. `fingerprint`: see `joining`."""
     insert = (
         jobs.insert()
         .values(
@@ -171,6 +159,7 @@ def create_job_in(
             next_at=now,
             deadline_at=deadline_at,
             created_at=now,
+            fingerprint=fingerprint,
         )
         .returning(*jobs.c)
     )
@@ -243,7 +232,7 @@ def cancel(db: Database, workspace_id: str, job_id: str) -> Job:
     Raises `NotFound`, and `Conflict` when the job has ended already.
     """
     with db.write() as connection:
-        mine = sa.and_(jobs.c.id == job_id, jobs.c.workspace_id == workspace_id, jobs.c.status.in_(_OPEN))
+        mine = sa.and_(jobs.c.id == job_id, jobs.c.workspace_id == workspace_id, jobs.c.status.in_(OPEN_STATUSES))
         cancelled = end_in(connection, mine, JobStatus.CANCELLED, now=db.now(connection), error=_CANCELLED)
         job = _get(connection, workspace_id, job_id)
         if not cancelled:
@@ -258,7 +247,9 @@ def call_back(db: Database, workspace_id: str, job_id: str, callback: JsonObject
     """
     mine = sa.and_(jobs.c.id == job_id, jobs.c.workspace_id == workspace_id)
     with db.write() as connection:
-        update = jobs.update().where(mine, jobs.c.status.in_(_OPEN)).values(callback=callback).returning(*jobs.c)
+        update = (
+            jobs.update().where(mine, jobs.c.status.in_(OPEN_STATUSES)).values(callback=callback).returning(*jobs.c)
+        )
         row = connection.execute(update).mappings().one_or_none()
         if row is None:
             return _get(connection, workspace_id, job_id)
@@ -308,7 +299,7 @@ def _get(connection: sa.Connection, workspace_id: str, job_id: str) -> Job:
     return to_job(row)
 
 
-def _remember(connection: sa.Connection, job: Job, idempotency: Idempotency) -> bool:
+def remember_in(connection: sa.Connection, job: Job, idempotency: Idempotency) -> bool:
     """Ties the key to the job; False when the key is taken. The key's own uniqueness decides between two at once."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     statement = insert(idempotency_keys).values(

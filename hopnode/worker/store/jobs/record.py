@@ -26,6 +26,10 @@ class JobStatus(StrEnum):
         return self not in (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
+OPEN_STATUSES = (str(JobStatus.QUEUED), str(JobStatus.RUNNING))
+"""What the column `status` holds of a job that has not ended."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One row of the queue of record, as it was when it was read; times are seconds since the epoch.

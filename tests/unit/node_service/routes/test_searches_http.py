@@ -304,3 +304,21 @@ def test_a_caller_who_leaves_does_not_keep_the_wait_alive(node: HttpNode, asker:
     with pytest.raises(httpx.ReadTimeout):
         httpx.get(node.url + search["url"], params={"wait": 5}, headers=asker.http.headers, timeout=0.3)
     wait_until(lambda: len(node.server.server_state.tasks) <= before, 3, "the request that nobody waits for ends")
+
+
+def test_a_search_that_was_there_already_says_so_in_a_header(node: HttpNode, asker: Tenant) -> None:
+    first = asker.http.post("/v1/searches", json=QUESTION)
+    assert "hopnode-joined" not in first.headers
+    again = asker.http.post("/v1/searches", json=QUESTION)
+    assert (again.status_code, again.headers["hopnode-joined"]) == (202, "true")
+    assert again.json()["id"] == first.json()["id"]
+    alone = asker.http.post("/v1/searches", json=QUESTION | {"join": False})
+    assert "hopnode-joined" not in alone.headers
+    assert alone.json()["id"] != first.json()["id"]
+
+
+def test_a_document_that_came_meanwhile_makes_the_same_question_another_search(asker: Tenant) -> None:
+    first = asker.search()
+    assert asker.search()["id"] == first["id"]
+    assert asker.put("quay.md", "The harbour lies north.").status_code == 201
+    assert asker.search()["id"] != first["id"]

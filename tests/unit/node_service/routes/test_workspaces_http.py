@@ -70,3 +70,24 @@ def test_the_admin_of_a_workspace_makes_no_workspaces(tenant: Tenant) -> None:
     for answer in (tenant.http.get("/v1/workspaces"), tenant.http.post("/v1/workspaces", json={"name": "mine"})):
         assert answer.status_code == 403
         assert "node:admin" in answer.json()["detail"]
+
+
+def test_a_key_is_rotated_with_a_grace_and_only_by_who_holds_what_it_holds(node: HttpNode, tenant: Tenant) -> None:
+    made = tenant.http.post("/v1/keys", json={"name": "n8n", "scopes": ["search:read"]}).json()
+    rotated = tenant.http.post(f"/v1/keys/{made['id']}/rotate", json={"grace_seconds": 60})
+    assert rotated.status_code == 201
+    assert (rotated.json()["name"], rotated.json()["scopes"]) == ("n8n", ["search:read"])
+    for token in (made["token"], rotated.json()["token"]):
+        assert node.client(token).get("/v1/whoami").status_code == 200
+    assert tenant.http.post(f"/v1/keys/{rotated.json()['id']}/rotate", json={"grace_seconds": 0}).status_code == 201
+    assert node.client(rotated.json()["token"]).get("/v1/whoami").status_code == 401
+    only_admin = node.with_scopes(tenant, "admin")
+    assert only_admin.post(f"/v1/keys/{tenant.key_id}/rotate", json={}).status_code == 403
+    assert node.tenant().http.post(f"/v1/keys/{tenant.key_id}/rotate", json={}).status_code == 404
+
+
+def test_the_last_admin_key_is_revoked_only_by_force(node: HttpNode, tenant: Tenant) -> None:
+    refused = tenant.http.delete(f"/v1/keys/{tenant.key_id}")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert tenant.http.delete(f"/v1/keys/{tenant.key_id}", params={"force": True}).status_code == 204
+    assert tenant.http.get("/v1/whoami").status_code == 401

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from structlog.testing import capture_logs
 
 from hopnode.worker.errors import ConfigurationError, Conflict, InvalidRequest, NotFound, Unauthorized
 from hopnode.worker.store import workspaces as store
@@ -164,7 +165,7 @@ def test_a_key_cannot_be_seen_or_revoked_from_another_workspace(
 
 def test_revoking_again_keeps_the_first_time(database: Database, acme: Workspace) -> None:
     key, _ = store.create_key(database, acme.id, "n8n", SCOPES)
-    first = store.revoke_key(database, acme.id, key.id)
+    first = store.revoke_key(database, acme.id, key.id, even_last=True)
     assert first.revoked_at is not None
     assert store.revoke_key(database, acme.id, key.id) == first
     with pytest.raises(NotFound):
@@ -212,7 +213,7 @@ def test_a_revoked_default_key_is_replaced_at_the_next_start(database: Database,
     file = tmp_path / "key"
     first = store.ensure_default(database, file)
     key, workspace = store.authenticate(database, first)
-    store.revoke_key(database, workspace.id, key.id)
+    store.revoke_key(database, workspace.id, key.id, even_last=True)
     second = store.ensure_default(database, file)
     assert second != first
     store.authenticate(database, second)
@@ -291,3 +292,45 @@ def test_a_key_file_that_cannot_be_written_is_a_matter_of_configuration(
     with pytest.raises(ConfigurationError, match="key"):
         store.ensure_default(sqlite_database, tmp_path / "file" / "key")
     assert store.list_workspaces(sqlite_database) == []
+
+
+def test_another_admin_key_beside_valid_ones_is_not_made_in_silence(database: Database, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    with capture_logs() as quiet:
+        first = store.ensure_default(database, file)
+    assert [line["event"] for line in quiet if line["log_level"] == "warning"] == []
+    file.unlink()
+    with capture_logs() as told:
+        second = store.ensure_default(database, file)
+    warned = [line for line in told if line["log_level"] == "warning"]
+    assert [(line["event"], line["still_valid"]) for line in warned] == [("another_admin_key_made", [first[3:11]])]
+    assert not any(token[12:] in str(told) for token in (first, second))
+
+
+def test_the_last_key_that_can_make_keys_is_revoked_only_by_who_means_it(database: Database, acme: Workspace) -> None:
+    boss, _ = store.create_key(database, acme.id, "boss", ["admin"])
+    store.create_key(database, acme.id, "n8n", ["search:read"])
+    with pytest.raises(Conflict, match="last one"):
+        store.revoke_key(database, acme.id, boss.id)
+    other, _ = store.create_key(database, acme.id, "deputy", ["admin"])
+    assert store.revoke_key(database, acme.id, boss.id).revoked_at is not None
+    with pytest.raises(Conflict):
+        store.revoke_key(database, acme.id, other.id)
+    assert store.revoke_key(database, acme.id, other.id, even_last=True).revoked_at is not None
+
+
+def test_a_rotated_key_is_valid_beside_the_new_one_until_the_grace_ends(database: Database, acme: Workspace) -> None:
+    old, old_token = store.create_key(database, acme.id, "n8n", ["search:read"])
+    new, token = store.rotate_key(database, acme.id, old.id, grace_seconds=60)
+    assert (new.name, new.scopes, new.expires_at) == (old.name, old.scopes, None)
+    assert store.authenticate(database, token)[0].id == new.id != old.id
+    kept = store.authenticate(database, old_token)[0]
+    assert kept.expires_at is not None
+    assert 50 < kept.expires_at - new.created_at <= 60
+    newest, _ = store.rotate_key(database, acme.id, new.id, grace_seconds=0)
+    with pytest.raises(Unauthorized):
+        store.authenticate(database, token)
+    with pytest.raises(Conflict, match="past its end"):
+        store.rotate_key(database, acme.id, new.id, grace_seconds=60)
+    with pytest.raises(NotFound):
+        store.rotate_key(database, store.create_workspace(database, "other").id, newest.id, grace_seconds=60)
