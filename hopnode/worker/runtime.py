@@ -11,6 +11,7 @@ from pathlib import Path
 from hopnode.connectors.base import Connector
 from hopnode.connectors.http import EgressPolicy
 from hopnode.connectors.registry import make
+from hopnode.worker import tracing
 from hopnode.worker.corpus.corpus import Corpora
 from hopnode.worker.corpus.parsing.parser import ParserPool
 from hopnode.worker.corpus.vectors.chroma import EmbeddedChroma, HttpChroma, Vectors
@@ -62,8 +63,10 @@ def open_runtime(settings: WorkerSettings, *, embedded: bool, hosts_chroma: bool
     Raises DataFolderInUse, StoreUnavailable, VectorsUnavailable or ConfigurationError.
     """
     settings.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    headers = settings.otlp_headers.get_secret_value() if settings.otlp_headers else None
     load_phrasing(settings.prompt_file)  # says at the start what is wrong with it, and not at the first search
     with ExitStack() as opening:
+        opening.callback(tracing.start(settings.otlp_endpoint, headers))
         vectors = _open_vectors(settings, embedded, hosts_chroma, opening)
         db = Database(settings.sql_url)
         opening.callback(db.close)

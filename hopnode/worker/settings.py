@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import AliasChoices, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hopnode.connectors.egress import WEBHOOK_SETTINGS, EgressPolicy
@@ -32,7 +32,12 @@ class WorkerSettings(BaseSettings):
     """All that store, corpus, inference, harness and jobs need to know of their surroundings."""
 
     model_config = SettingsConfigDict(
-        env_prefix="HOPNODE_", env_file=".env", env_ignore_empty=True, extra="ignore", allow_inf_nan=False
+        env_prefix="HOPNODE_",
+        env_file=".env",
+        env_ignore_empty=True,
+        extra="ignore",
+        allow_inf_nan=False,
+        populate_by_name=True,
     )
 
     data_dir: Path = Field(
@@ -176,6 +181,17 @@ class WorkerSettings(BaseSettings):
     webhook_allow_cidrs: CommaList = Field(
         default_factory=list, description="Comma-separated private networks that they may be sent to."
     )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices("HOPNODE_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        description="Base URL of an OpenTelemetry collector (OTLP over HTTP, often port 4318) that gets traces. Unset: none are "
+        "made. `OTEL_EXPORTER_OTLP_ENDPOINT` will do too.",
+    )
+    otlp_headers: SecretStr | None = Field(
+        default=None,
+        validation_alias=AliasChoices("HOPNODE_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"),
+        description="Headers for the collector, `name=value` with commas between them. `OTEL_EXPORTER_OTLP_HEADERS` will do too.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level that is logged."
     )
@@ -189,7 +205,9 @@ class WorkerSettings(BaseSettings):
                 values[name] = [part.strip() for part in value.split(",") if part.strip()]
         return values
 
-    @field_validator("redis_url", "chroma_url", "embedder_url", "chat_url", "answer_url", "reranker_url")
+    @field_validator(
+        "redis_url", "chroma_url", "embedder_url", "chat_url", "answer_url", "reranker_url", "otlp_endpoint"
+    )
     @classmethod
     def _address(cls, value: str | None, info: ValidationInfo) -> str | None:
         schemes = ("redis", "rediss") if info.field_name == "redis_url" else ("http", "https")

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hopnode.node_service.http.problems import internal_error
 from hopnode.node_service.http.request_metrics import NodeMetrics
+from hopnode.worker import tracing
 from hopnode.worker.logs import get_logger
 
 REQUEST_ID = "X-Request-Id"
@@ -40,7 +41,12 @@ class RequestLogMiddleware:
         scope.setdefault("state", {})["request_id"] = request_id
         answer = _ObservedAnswer(send, request_id, scope["state"])
         started = time.perf_counter()
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
+        given = Headers(scope=scope)
+        with (
+            structlog.contextvars.bound_contextvars(request_id=request_id),
+            tracing.joined(given.get("traceparent"), given.get("tracestate")),
+            tracing.span("request", "server") as note,
+        ):
             try:
                 await self._app(scope, receive, answer)
             except ClientDisconnect:
@@ -49,6 +55,8 @@ class RequestLogMiddleware:
                 _log.error("request_failed", route=_route(scope), error=type(error).__name__, exc_info=True)
                 if answer.status is None:
                     await internal_error(request_id)(scope, receive, answer)
+            note(http__request__method=scope["method"], http__route=_route(scope))
+            note(http__response__status_code=answer.status or 0)
             self._note(scope, answer, time.perf_counter() - started)
 
     def _note(self, scope: Scope, answer: "_ObservedAnswer", seconds: float) -> None:

@@ -50,7 +50,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("egress_allow_hosts", "egress_allow_cidrs"),
         *("webhook_allow_hosts", "webhook_allow_cidrs"),
     ),
-    "Log": ("log_level", "log_format"),
+    "Logs and traces": ("log_level", "log_format", "otlp_endpoint", "otlp_headers"),
 }
 """Every setting under the heading where people look for it; both files are written in this order."""
 

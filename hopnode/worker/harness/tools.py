@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias, cast
 
 from pydantic import JsonValue
 
+from hopnode.worker import tracing
 from hopnode.worker.corpus.records import Chunk, SearchHits
 from hopnode.worker.errors import InvalidRequest, ModelRefused, ModelUnavailable, NodeError, NotFound, ToolError
 from hopnode.worker.harness.budget import Rules
@@ -116,7 +117,8 @@ class Toolbox:
         """The slow half of a call; changes nothing here, so it may run on any thread beside other calls."""
         try:
             tool, arguments = self._understand(call)
-            return Fetched(tool.fetch(self, arguments[0], exclude), exclude)
+            with tracing.span(f"tool {tool.spec.name}"):
+                return Fetched(tool.fetch(self, arguments[0], exclude), exclude)
         except ToolError as error:
             return Fetched(None, exclude, error)
         except (InvalidRequest, NotFound) as error:

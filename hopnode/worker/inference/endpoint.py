@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 import httpx
 from pydantic import JsonValue
 
+from hopnode.worker import tracing
 from hopnode.worker.errors import ModelRefused, ModelUnavailable, NodeError
 from hopnode.worker.inference.abort import Abort, Line
 from hopnode.worker.inference.failures import STATUS_TABLE, TRANSPORT_TABLE, Translation
@@ -132,16 +133,17 @@ class Endpoint:
 
     def _post(self, body: Mapping[str, JsonValue], until: float, abort: Abort) -> tuple[int, Mapping[str, str], bytes]:
         left = max(0.001, until - time.monotonic())
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         timeout = httpx.Timeout(left, connect=min(CONNECT_SECONDS, left))
         with (
+            tracing.span(f"{self._named.what} call", "client") as note,
             httpx.Client(verify=_tls(secure=self._url.startswith("https:")), trust_env=False) as client,
             closing(Line()) as line,
             abort.calling(line.cut),
             client.stream(
-                "POST", self._url, json=body, headers=headers, timeout=timeout, extensions={"trace": line.trace}
+                "POST", self._url, json=body, headers=self._headers(), timeout=timeout, extensions={"trace": line.trace}
             ) as response,
         ):
+            note(http__response__status_code=response.status_code)
             parts: list[bytes] = []
             size = 0
             for part in response.iter_bytes():
@@ -152,6 +154,9 @@ class Endpoint:
                 if time.monotonic() > until:
                     raise httpx.ReadTimeout("the answer trickles in too slowly")
             return response.status_code, response.headers, b"".join(parts)
+
+    def _headers(self) -> dict[str, str]:
+        return tracing.headers() | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
 
     def _status_error(self, status: int, headers: Mapping[str, str], content: bytes) -> NodeError:
         translation = next((row for codes, row in STATUS_TABLE if status in codes), STATUS_TABLE[0][1])

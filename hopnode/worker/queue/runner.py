@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import structlog
 from pydantic import JsonValue
 
+from hopnode.worker import tracing
 from hopnode.worker.errors import HopnodeError, JobCancelled, JobInterrupted, LeaseLost, NodeError, StoreUnavailable
 from hopnode.worker.logs import get_logger
 from hopnode.worker.queue.job_context import Heartbeat, JobContext
@@ -66,8 +67,11 @@ class QueueRunner(Generic[S]):
         if job is None:
             return False
         context = JobContext(self._db, job, lease_seconds=self._lease_seconds, claimed_at=claimed_at)
-        with structlog.contextvars.bound_contextvars(
-            job=job.id, workspace=job.workspace_id, kind=job.kind, attempt=job.attempt
+        ids = {"job": job.id, "workspace": job.workspace_id, "kind": job.kind, "attempt": job.attempt}
+        with (
+            tracing.continued(job.origin),
+            structlog.contextvars.bound_contextvars(**ids),
+            tracing.span(f"job {job.kind}", "consumer", **{f"hopnode.{name}": value for name, value in ids.items()}),
         ):
             _log.info("job_claimed")
             self._register(context)

@@ -143,6 +143,7 @@ jobs = sa.Table(
     sa.Column("started_at", sa.Double),
     sa.Column("ended_at", sa.Double),
     sa.Column("fingerprint", sa.String(64)),
+    sa.Column("origin", _NullableJson),
     sa.Index("ix_jobs_turn", "status", "role", "workspace_id", "priority", "created_at", "id", "kind"),
     sa.Index("ix_jobs_recent", "workspace_id", "kind", "created_at"),
     sa.Index("ix_jobs_alike", "workspace_id", "fingerprint"),

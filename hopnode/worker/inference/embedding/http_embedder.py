@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, SecretStr, ValidationError
 
+from hopnode.worker import tracing
 from hopnode.worker.errors import ModelRefused, ModelUnavailable, NodeError
 
 Vectors = NDArray[np.float32]
@@ -84,7 +85,9 @@ class HttpEmbedder:
         limit = httpx.Timeout(timeout or self._timeout, connect=10)
         for attempt in range(1, attempts + 1):
             try:
-                return self._rows(self._client.post("embeddings", json=body, timeout=limit), len(texts))
+                with tracing.span("embedder call", "client", texts=len(texts)):
+                    answer = self._client.post("embeddings", json=body, timeout=limit, headers=tracing.headers())
+                return self._rows(answer, len(texts))
             except (httpx.HTTPError, NodeError) as error:
                 failure = error if isinstance(error, NodeError) else translate(error)
                 if not failure.retryable or attempt == attempts:

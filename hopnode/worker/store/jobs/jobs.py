@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from hopnode.worker import tracing
 from hopnode.worker.errors import Conflict, IdempotencyMismatch, InvalidRequest, NotFound
 from hopnode.worker.store.database import Database
 from hopnode.worker.store.jobs.claims import (
@@ -160,6 +161,7 @@ def create_job_in(
             deadline_at=deadline_at,
             created_at=now,
             fingerprint=fingerprint,
+            origin=json_or_null(tracing.origin()),
         )
         .returning(*jobs.c)
     )

@@ -36,7 +36,7 @@ class Job:
 
     `attempt` counts claims, so it is 0 before the first one, and no two claims have the same. `lease_token` is the fencing
     token of the worker that holds the job until `lease_until`. `priority`: smaller numbers run first. `last_step` is the
-    newest step's number.
+    newest step's number. `origin` joins the job with the request that ordered it, see `tracing.origin`.
     """
 
     id: str
@@ -59,6 +59,7 @@ class Job:
     created_at: float
     started_at: float | None
     ended_at: float | None
+    origin: JsonObject | None
 
 
 @dataclass(frozen=True)

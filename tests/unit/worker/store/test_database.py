@@ -221,7 +221,7 @@ _NEXT_STEP = """
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "9000", "0006", None, None
+revision, down_revision, branch_labels, depends_on = "9000", "0007", None, None
 
 def upgrade() -> None:
     with op.batch_alter_table("workspaces") as batch:  # SQLite builds the table anew, PostgreSQL alters it
