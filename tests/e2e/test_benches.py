@@ -53,7 +53,7 @@ def test_all_sets_of_a_folder_become_a_page_and_what_was_measured_is_not_measure
         "| hops (1 over 3) | one_shot |",
         "pooled-20",
         "### In a pool",
-        "with 20 unrelated passages",
+        "and 20 unrelated passages",
         "## Auto",
     ):
         assert words in text

@@ -68,10 +68,18 @@ def tenant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenant]:
         yield tenant
 
 
+FOREIGN_FORMS = {"/v1/dify/retrieval": "error_code", "/v1/chat/completions": "error"}
+"""Entrances that speak the form of another product, with what names an error there."""
+
+
 def sound(answer: Any) -> None:
-    assert answer.status_code < 500, f"{answer.request.url} {answer.request.content[:200]!r}: {answer.text}"
+    foreign = FOREIGN_FORMS.get(answer.request.url.path)
+    waits = foreign == "error_code" and answer.status_code == 503  # nobody runs the search here, and Dify asks again
+    assert answer.status_code < 500 or waits, f"{answer.request.url} {answer.request.content[:200]!r}: {answer.text}"
     if answer.status_code >= 400:
-        assert answer.headers["content-type"] == "application/problem+json"
+        form = "application/json" if foreign else "application/problem+json"
+        assert answer.headers["content-type"] == form
+        assert foreign is None or foreign in answer.json()
 
 
 @pytest.mark.parametrize("operation", [each for each in OPERATIONS if "{" in each[1]], ids=named)
