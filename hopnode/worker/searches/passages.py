@@ -9,10 +9,17 @@ from hopnode.worker.searches.duplicates import without_duplicates
 from hopnode.worker.searches.request import SearchRequest
 from hopnode.worker.searches.space import Space
 
+SCORE_DIGITS = 6
+"""Digits behind the point of a score that is shown; scores are compared as they are shown."""
+
 
 def kept(selections: Sequence[Selection], request: SearchRequest, space: Space) -> list[Selection]:
-    """The best selections that still exist and reach the least score that is asked for, without duplicates."""
-    wanted = [one for one in space.current(selections) if one.score >= request.min_score]
+    """The best selections that still exist and reach the least score that is asked for, without duplicates.
+
+    A score that a result showed keeps its own passage when it is handed back as the least one.
+    """
+    least = round(request.min_score, SCORE_DIGITS)
+    wanted = [one for one in space.current(selections) if round(one.score, SCORE_DIGITS) >= least]
     return without_duplicates(wanted, request.top_k)
 
 
@@ -26,7 +33,7 @@ def _passage(rank: int, selection: Selection, space: Space, neighbours: int) -> 
     near = space.insight.around(chunk, neighbours) if neighbours else []
     return {
         "rank": rank,
-        "score": round(selection.score, 6),
+        "score": round(selection.score, SCORE_DIGITS),
         "document_id": chunk.document_id,
         "chunk_id": chunk.id,
         "key": chunk.key,

@@ -204,9 +204,20 @@ def test_passages_below_the_least_score_and_beyond_the_filter_stay_out(
     for mode in ("one_shot", "agent", "auto"):
         assert "company" not in keys(run(public, parts, Watcher(), mode=mode))
     everything = run(space, parts, Watcher(), mode="one_shot")
-    middle = sorted(scores(everything))[1] - 0.00001  # below the score itself, which the result rounds
+    middle = sorted(scores(everything))[1]
     some = run(space, parts, Watcher(), mode="one_shot", min_score=middle)
     assert {one["score"] for one in some["passages"]} == {s for s in scores(everything) if s >= middle}
+
+
+def test_a_shown_score_handed_back_as_the_least_score_keeps_its_passage_and_all_better_ones(
+    space: Space, parts: SearchParts
+) -> None:
+    fill(space, {f"tower {number}": f"Anselm Tower {number} is made of brick." for number in range(20)})
+    shown = run(space, parts, Watcher(), "Anselm Tower 7", mode="one_shot", top_k=20)
+    for passage in shown["passages"]:
+        again = run(space, parts, Watcher(), "Anselm Tower 7", mode="one_shot", top_k=20, min_score=passage["score"])
+        better = [one["chunk_id"] for one in shown["passages"] if one["score"] >= passage["score"]]
+        assert [one["chunk_id"] for one in again["passages"]] == better
 
 
 def scores(result: dict[str, Any]) -> list[float]:
