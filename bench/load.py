@@ -75,7 +75,7 @@ def tenant(node: RunningNode, name: str) -> httpx.Client:
 
 def ask(http: httpx.Client) -> tuple[str, float]:
     """Starts one search; its id, and the milliseconds until it was accepted."""
-    body = {"query": QUESTION, "collection": "handbook", "mode": "agent", "profile": "generic"}
+    body = {"query": QUESTION, "collection": "handbook", "mode": "agent", "profile": "generic", "join": False}
     started = time.perf_counter()
     answer = http.post("/v1/searches", json=body)
     answer.raise_for_status()

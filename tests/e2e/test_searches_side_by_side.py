@@ -34,7 +34,7 @@ def test_sixteen_searches_of_one_workspace_ask_their_model_at_the_same_time(tmp_
             added = cli.run("add", "note.txt")
             assert added.returncode == 0, added.stderr
             with cli.client() as http:
-                body = {"query": "Who keeps the key?", "collection": "default", "mode": "agent"}
+                body = {"query": "Who keeps the key?", "collection": "default", "mode": "agent", "join": False}
                 made = [http.post("/v1/searches", json=body).json() for _ in range(SEARCHES)]
                 read = lambda: [http.get(search["url"]).json() for search in made]  # noqa: E731
                 wait_for(lambda: all(search["status"] == "succeeded" for search in read()), SECONDS)
