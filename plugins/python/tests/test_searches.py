@@ -59,8 +59,9 @@ def test_every_option_reaches_the_node_and_defaults_are_the_nodes_own(client: An
         "deadline_seconds": 20,
         "answer": False,
         "metadata": {"ticket": 7},
+        "join": False,
     }
-    assert set(options) == SearchOptions.__optional_keys__
+    assert set(options) | {"callback"} == SearchOptions.__optional_keys__, "a callback needs somebody to call"
     found = client.search("Where is the harbour?", ["facts"], **options)
     assert found.metadata == {"ticket": 7} and found.collections == ("facts",)
     client.search("Where is the harbour?", "facts")
